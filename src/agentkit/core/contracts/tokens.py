@@ -1,0 +1,134 @@
+"""The one token estimate of the project: characters of the wire form / 4, and a flat overhead. Touches only its arguments.
+
+Counters, compactors, quota, request builder and inspector all call it, so that a trigger, a cut and a report agree.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from .blocks import DocumentBlock, ImageBlock, NativeBlock, RedactedThinkingBlock, ThinkingBlock
+from .jsontext import json_text
+from .messages import Message, derived
+from .requests import ToolSchema
+
+OVERHEAD = 4
+"""Tokens for each message and each tool call: role markers and delimiters of the supported providers take 3 to 4."""
+
+IMAGE_SMALL, IMAGE_MEDIUM, IMAGE_LARGE = 350, 1_400, 1_600
+"""Tokens of an image with a longest edge up to 512 px (or detail low), up to 1,024 px, larger or unknown: the providers'
+published figures for these sizes, rounded up."""
+
+DOCUMENT_PAGE, DOCUMENT_UNKNOWN = 2_000, 8_000
+"""Tokens of a document per page, and of one whose pages nobody counted."""
+
+ENCODED = 1_600
+"""Tokens of each base64-like string of ENCODED_FROM characters or more in a native payload: as a large image, since its
+encoded length says nothing about what a provider bills."""
+ENCODED_FROM = 1_024
+
+# A JSON string of base64 text, wrapped lines and a data URI's head included.
+_BASE64 = re.compile(r'"(?:data:[^",]{0,200},)?(?:[A-Za-z0-9+/_-]|\\[rn])+={0,2}(?:\\[rn])*"')
+
+
+class Weight(NamedTuple):
+    """What one or several messages add to the estimate; the sums of two parts are the sums of the whole."""
+
+    chars: int
+    units: int
+    flat: int
+
+    def tokens(self, chars_per_token: float = 4) -> int:
+        return int(self.chars // chars_per_token) + OVERHEAD * self.units + self.flat
+
+
+def weight(message: Message) -> Weight:
+    """Characters, units (the message and its calls) and flat block tokens of one message; computed once."""
+    return derived(message, "_weight", _weigh)
+
+
+def _weigh(m: Message) -> Weight:
+    chars = len(m.content) + len(m.name or "") + len(m.tool_call_id or "")
+    flat = 0
+    for call in m.tool_calls:
+        chars += len(call.id) + len(call.name) + len(json_text(call.arguments))
+    for block in m.blocks:
+        if isinstance(block, ThinkingBlock):
+            chars += len(block.text)
+        elif isinstance(block, RedactedThinkingBlock):
+            chars += len(block.data) * 3 // 4
+        elif isinstance(block, ImageBlock):
+            flat += image_tokens(block)
+        elif isinstance(block, DocumentBlock):
+            flat += document_tokens(block)
+        elif isinstance(block, NativeBlock):
+            text, encoded = native_text(block.payload)
+            chars += len(text)
+            flat += ENCODED * encoded
+    return Weight(chars, 1 + len(m.tool_calls), flat)
+
+
+def image_tokens(image: ImageBlock) -> int:
+    """The flat figure of an image's size class."""
+    edges = [edge for edge in (image.width, image.height) if isinstance(edge, int)]
+    longest = max(edges) if len(edges) == 2 else None
+    if image.detail == "low" or (longest is not None and longest <= 512):
+        return IMAGE_SMALL
+    return IMAGE_MEDIUM if longest is not None and longest <= 1_024 else IMAGE_LARGE
+
+
+def document_tokens(document: DocumentBlock) -> int:
+    """The flat figure of a document: by its pages where they are known."""
+    return DOCUMENT_PAGE * document.pages if isinstance(document.pages, int) else DOCUMENT_UNKNOWN
+
+
+def native_text(payload: Any) -> tuple[str, int]:
+    """A native payload's JSON text without its long base64-like strings, and how many of those it had."""
+    found = 0
+
+    def shortened(match: re.Match[str]) -> str:
+        nonlocal found
+        if match.end() - match.start() < ENCODED_FROM + 2:
+            return match[0]
+        found += 1
+        return '""'
+
+    return _BASE64.sub(shortened, json_text(payload)), found
+
+
+def total_weight(messages: Iterable[Message]) -> Weight:
+    """The sum over `messages`."""
+    chars = units = flat = 0
+    for message in messages:
+        w = weight(message)
+        chars += w[0]
+        units += w[1]
+        flat += w[2]
+    return Weight(chars, units, flat)
+
+
+def estimate_message_tokens(messages: Sequence[Message]) -> int:
+    """Estimated prompt tokens of `messages`; 0 for none. Never raises on odd content.
+
+    floor(C / 4) + 4 U + B: C characters of content, name, tool_call_id, thinking, native payloads and of each call's id,
+    name and JSON arguments; U messages and tool calls; B the flat figures of images, documents and encoded data.
+    """
+    return total_weight(messages).tokens()
+
+
+def estimate_request_tokens(
+    messages: Sequence[Message], tools: Iterable[ToolSchema] = (), response_format: Any = None
+) -> int:
+    """`estimate_message_tokens` of a request with its tool schemas and response format, counted by their JSON text."""
+    w = total_weight(messages)
+    return Weight(w.chars + schema_chars(tools, response_format), w.units, w.flat).tokens()
+
+
+def schema_chars(tools: Iterable[ToolSchema] = (), response_format: Any = None) -> int:
+    """Characters of the JSON text of tool schemas and of a response format."""
+    chars = len(json_text(response_format)) if response_format is not None else 0
+    for tool in tools:
+        chars += len(tool.name) + len(tool.description) + len(json_text(tool.parameters))
+    return chars
