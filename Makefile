@@ -26,7 +26,7 @@ check: lint ## format, lint, types, layering, and the code in the documentation
 lint: .venv/stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(BIN)/mypy src tests scripts $(wildcard examples benchmarks)
 	$(BIN)/lint-imports
 
 # The package as a user gets it: built, installed with nothing but what it requires, and tested without any extra.

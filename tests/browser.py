@@ -13,7 +13,7 @@ INSTALLED = Path(__file__).resolve().parent.parent / ".tools" / "chromium"
 
 @contextmanager
 def launch() -> Iterator[Browser]:
-    """A headless Chromium, closed at the end: the one TEST_CHROMIUM names, else the one `make test` installed.
+    """A headless Chromium, closed at the end: what TEST_CHROMIUM names, else what `make test` installed.
 
     Without either a test is skipped; where CI is set it fails, so that no run passes without having looked.
     The installed one has Open Sans only, no fixed-width and no CJK face: assert on text, not on pixels.
@@ -25,12 +25,12 @@ def launch() -> Iterator[Browser]:
         if os.environ.get("CI") or own:
             pytest.fail(missing)
         pytest.skip(missing)
-    environment = {**os.environ}
+    environment: dict[str, str | float | bool] = dict(os.environ.items())
     if not own:
         environment |= {"LD_LIBRARY_PATH": f"{INSTALLED}/lib", "FONTCONFIG_FILE": f"{INSTALLED}/fonts.conf"}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=executable, env=dict(environment), chromium_sandbox=False
+            executable_path=executable, env=environment, chromium_sandbox=False
         )
         try:
             yield browser
