@@ -59,7 +59,7 @@ def test_files_name_no_place(forbidden: re.Pattern[str], meaning: str) -> None:
 
 @pytest.mark.parametrize("package", packages())
 def test_package_exports_exist(package: str) -> None:
-    """A package of a docstring only exports nothing. The order is held by ruff (RUF022), which can also mend it."""
+    """A package of a docstring only exports nothing. Order is held by ruff (RUF022), which can mend it."""
     module = importlib.import_module(package)
     assert module.__file__, f"{package} has no __init__.py"
     body = ast.parse(Path(module.__file__).read_text(encoding="utf-8")).body
