@@ -1,0 +1,1 @@
+"""Models: what they report, cost and cache, and one adapter per provider."""

@@ -1,0 +1,414 @@
+"""One reader of what providers report about tokens, for adapters and importers alike. Touches only its arguments.
+
+A *wire* is the form of one provider's usage object. Wires differ in field names, in whether the input figure includes
+cached tokens, and in whether reasoning is inside the output figure; `WIRES` says how for each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from agentkit.core.contracts.errors import FreezeError
+from agentkit.core.contracts.frozen import MAX_WIRE_DEPTH, FrozenDict, deep_freeze
+from agentkit.core.contracts.jsontext import json_text
+from agentkit.core.contracts.usage import Usage
+
+Path: TypeAlias = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class UsageReading:
+    """What one response's usage says, in the normal form.
+
+    `usage`: disjoint counters, everything that is billed at the response's own model. `raw`: the figures as reported,
+    frozen. `cache_known`: whether the cache counters were reported at all; if not, their 0 means nothing. `tier`,
+    `speed`, `region`: what else sets the price. `flags`: `impossible:<field>` (counted 0), `ttl_unknown` (writes
+    counted as short), `assumed:<field>` (no source settles it), `absent` (no figures at all), `unknown_wire`.
+    `anchor`: the figures of the last prompt alone, against which an estimate may be corrected; None when they cannot
+    be trusted. `other_models`: (model, usage) of sub-calls that are billed at another model's rates, not in `usage`.
+    """
+
+    usage: Usage
+    raw: Any = None
+    cache_known: bool = False
+    tier: str | None = None
+    speed: str | None = None
+    region: str | None = None
+    flags: tuple[str, ...] = ()
+    anchor: Usage | None = field(default=None, kw_only=True)
+    other_models: tuple[tuple[str, Usage], ...] = field(default=(), kw_only=True)
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether a figure was impossible or missing, so that sums over it may be wrong."""
+        return any(flag.startswith("impossible:") or flag in ("absent", "unknown_wire") for flag in self.flags)
+
+
+@dataclass(frozen=True)
+class Wire:
+    """Where a provider puts its figures. Of several paths in `read` and `write` the first present one counts; those in
+    `input` and `output` are summed."""
+
+    input: tuple[Path, ...]
+    output: tuple[Path, ...]
+    read: tuple[Path, ...] = ()
+    write: tuple[Path, ...] = ()
+    long: Path | None = None
+    short: Path | None = None
+    ttl_list: Path | None = None
+    reasoning: Path | None = None
+    inclusive: bool = True
+    """Whether the input figure contains what was read from and written to the cache."""
+    reasoning_outside: bool = False
+    """Whether reasoning is missing from the output figure and has to be added."""
+    cost: Path | None = None
+    assumed: tuple[Path, ...] = ()
+    """Fields whose part in the sums no source settles."""
+
+
+def _path(dotted: str) -> Path:
+    return tuple(dotted.split("."))
+
+
+def _paths(*dotted: str) -> tuple[Path, ...]:
+    return tuple([_path(d) for d in dotted])
+
+
+_ANTHROPIC = Wire(
+    input=_paths("input_tokens"),
+    output=_paths("output_tokens"),
+    read=_paths("cache_read_input_tokens"),
+    write=_paths("cache_creation_input_tokens"),
+    long=_path("cache_creation.ephemeral_1h_input_tokens"),
+    short=_path("cache_creation.ephemeral_5m_input_tokens"),
+    reasoning=_path("output_tokens_details.thinking_tokens"),
+    inclusive=False,
+)
+_OPENAI_CHAT = Wire(
+    input=_paths("prompt_tokens"),
+    output=_paths("completion_tokens"),
+    read=_paths("prompt_tokens_details.cached_tokens"),
+    write=_paths("prompt_tokens_details.cache_write_tokens"),
+    long=_path("prompt_tokens_details.cache_write_tokens_details.ttl_12h_tokens"),
+    short=_path("prompt_tokens_details.cache_write_tokens_details.ttl_30m_tokens"),
+    reasoning=_path("completion_tokens_details.reasoning_tokens"),
+)
+_OPENAI_RESPONSES = Wire(
+    input=_paths("input_tokens"),
+    output=_paths("output_tokens"),
+    read=_paths("input_tokens_details.cached_tokens"),
+    write=_paths("input_tokens_details.cache_write_tokens"),
+    long=_path("input_tokens_details.cache_write_tokens_details.ttl_12h_tokens"),
+    short=_path("input_tokens_details.cache_write_tokens_details.ttl_30m_tokens"),
+    reasoning=_path("output_tokens_details.reasoning_tokens"),
+)
+_CONVERSE = Wire(
+    input=_paths("inputTokens"),
+    output=_paths("outputTokens"),
+    read=_paths("cacheReadInputTokens"),
+    write=_paths("cacheWriteInputTokens"),
+    ttl_list=_path("cacheDetails"),
+    inclusive=False,
+)
+
+WIRES: Mapping[str, Wire] = {
+    "anthropic": _ANTHROPIC,
+    "openai_chat": _OPENAI_CHAT,
+    "openai_responses": _OPENAI_RESPONSES,
+    "gemini": Wire(
+        input=_paths("promptTokenCount", "toolUsePromptTokenCount"),
+        output=_paths("candidatesTokenCount"),
+        read=_paths("cachedContentTokenCount"),
+        reasoning=_path("thoughtsTokenCount"),
+        reasoning_outside=True,
+    ),
+    "gemini_interactions": Wire(
+        input=_paths("total_input_tokens", "total_tool_use_tokens"),
+        output=_paths("total_output_tokens"),
+        read=_paths("total_cached_tokens"),
+        reasoning=_path("total_thought_tokens"),
+        reasoning_outside=True,
+        assumed=_paths("total_tool_use_tokens", "total_thought_tokens"),
+    ),
+    "converse": _CONVERSE,
+    # OpenAI-family models report inclusive input on ConverseStream, exclusive input on Converse.
+    "converse_stream_openai": replace(_CONVERSE, inclusive=True),
+    "deepseek": Wire(
+        input=_paths("prompt_cache_miss_tokens"),
+        output=_paths("completion_tokens"),
+        read=_paths("prompt_cache_hit_tokens"),
+        reasoning=_path("completion_tokens_details.reasoning_tokens"),
+        inclusive=False,
+    ),
+    "xai": Wire(
+        input=_paths("prompt_tokens"),
+        output=_paths("completion_tokens"),
+        read=_paths("prompt_tokens_details.cached_tokens"),
+        reasoning=_path("completion_tokens_details.reasoning_tokens"),
+        reasoning_outside=True,
+    ),
+    "openrouter": replace(_OPENAI_CHAT, cost=_path("cost")),
+    # Client libraries that pass on several providers' figures in one form of their own.
+    "litellm": replace(
+        _OPENAI_CHAT,
+        read=_paths("cache_read_input_tokens", "prompt_tokens_details.cached_tokens"),
+        write=_paths("cache_creation_input_tokens", "prompt_tokens_details.cache_creation_tokens"),
+        long=None,
+        short=None,
+    ),
+    "langchain": Wire(
+        input=_paths("input_tokens"),
+        output=_paths("output_tokens"),
+        read=_paths("input_token_details.cache_read"),
+        write=_paths("input_token_details.cache_creation"),
+        long=_path("input_token_details.ephemeral_1h_input_tokens"),
+        short=_path("input_token_details.ephemeral_5m_input_tokens"),
+        reasoning=_path("output_token_details.reasoning"),
+    ),
+    "codex": Wire(
+        input=_paths("input_tokens"),
+        output=_paths("output_tokens"),
+        read=_paths("cached_input_tokens"),
+        reasoning=_path("reasoning_output_tokens"),
+    ),
+}
+"""The wires that `read_usage` knows by name; `llama.cpp` takes the form of the endpoint that answered."""
+
+LONG_TTLS = frozenset({"1h", "12h"})
+"""Cache lifetimes that count as long, as providers spell them."""
+
+
+def read_usage(raw: Any, wire: str) -> UsageReading:
+    """The normal form of a usage object. Never raises: what cannot be is counted 0, kept in `raw` and flagged.
+
+    `raw` is the usage mapping, a response or stream event that holds one, or a sequence of these in the order a stream
+    sent them: later figures replace earlier ones, they are never added. `wire` is a key of `WIRES` or `llama.cpp`.
+    """
+    figures = _figures(raw)
+    known = _llama_wire(figures) if wire == "llama.cpp" else WIRES.get(wire)
+    if known is None:
+        return UsageReading(Usage(), _frozen(figures), flags=("unknown_wire",))
+    if not figures:
+        return UsageReading(Usage(), _frozen(raw), flags=("absent",))
+    if wire == "llama.cpp":
+        figures = _with_timings(figures)
+    if wire == "deepseek" and figures.get("prompt_cache_miss_tokens") is None:
+        known = _OPENAI_CHAT
+    flags: list[str] = []
+    usage, cache_known, complete = _count(figures, known, flags)
+    anchor: Usage | None = usage
+    others: tuple[tuple[str, Usage], ...] = ()
+    if known is _ANTHROPIC and isinstance(figures.get("iterations"), (list, tuple)):
+        usage, anchor, others = _with_iterations(usage, figures["iterations"], flags)
+    if not complete or any(flag.startswith("impossible:") for flag in flags) or not usage.prompt_tokens:
+        anchor = None
+    return UsageReading(
+        usage,
+        _frozen(figures),
+        cache_known,
+        _text(figures, "service_tier", "serviceTier"),
+        _text(figures, "speed"),
+        _text(figures, "inference_geo", "region"),
+        tuple(dict.fromkeys(flags)),
+        anchor=anchor,
+        other_models=others,
+    )
+
+
+def _count(figures: Mapping[str, Any], wire: Wire, flags: list[str]) -> tuple[Usage, bool, bool]:
+    """The counters, whether the cache ones were reported, and whether input and output were."""
+    inputs = [_tokens(figures, p, flags) for p in wire.input]
+    outputs = [_tokens(figures, p, flags) for p in wire.output]
+    read = _first(figures, wire.read, flags)
+    write = _first(figures, wire.write, flags)
+    long, short = _split_by_ttl(figures, wire, flags)
+    if write is None and (long or short):
+        write = (long or 0) + (short or 0)
+    reasoning = _tokens(figures, wire.reasoning, flags) if wire.reasoning else None
+    fresh = sum([n or 0 for n in inputs])
+    if wire.inclusive:
+        fresh -= (read or 0) + (write or 0)
+        if fresh < 0:
+            # Which of the figures is wrong cannot be known. The cache counters are the larger part of the truth: some
+            # clients have passed on an exclusive input figure under an inclusive name.
+            flags.append(f"impossible:{'.'.join(wire.input[0])}")
+            fresh = 0
+    output = sum([n or 0 for n in outputs])
+    if wire.reasoning_outside:
+        output += reasoning or 0
+    elif (reasoning or 0) > output:
+        flags.append(f"impossible:{'.'.join(wire.reasoning or ())}")
+        reasoning = 0
+    if write and long is None and short is None and (wire.long or wire.ttl_list):
+        flags.append("ttl_unknown")
+    elif (long or 0) > (write or 0):
+        flags.append(f"impossible:{'.'.join(wire.long or wire.ttl_list or ())}")
+        long = 0
+    flags.extend([f"assumed:{'.'.join(p)}" for p in wire.assumed if _at(figures, p)])
+    usage = Usage(
+        fresh,
+        output,
+        _cost(figures, wire.cost, flags),
+        read or 0,
+        write or 0,
+        cache_write_long_tokens=long or 0,
+        reasoning_tokens=reasoning or 0,
+    )
+    return usage, read is not None, inputs[0] is not None and outputs[0] is not None
+
+
+def _with_iterations(
+    top: Usage, iterations: Iterable[Any], flags: list[str]
+) -> tuple[Usage, Usage | None, tuple[tuple[str, Usage], ...]]:
+    """What is billed, the last prompt alone, and what other models took.
+
+    The top-level figures are the sum of the `message` entries, so with server-side tools they exceed any one prompt;
+    `compaction` and `advisor_message` entries are not in them.
+    """
+    total, last, others = top, top, list[tuple[str, Usage]]()
+    for entry in iterations:
+        if not isinstance(entry, Mapping):
+            flags.append("impossible:iterations")
+            continue
+        part, _, _ = _count(entry, _ANTHROPIC, flags)
+        kind, model = entry.get("type"), entry.get("model")
+        if kind == "message":
+            last = part
+        elif kind == "advisor_message" and isinstance(model, str):
+            others.append((model, part))
+        else:
+            total += part
+    return total, last, tuple(others)
+
+
+def _split_by_ttl(figures: Mapping[str, Any], wire: Wire, flags: list[str]) -> tuple[int | None, int | None]:
+    """The written tokens at long and at short lifetime, None where no split is reported."""
+    if wire.long is not None and wire.short is not None:
+        return _tokens(figures, wire.long, flags), _tokens(figures, wire.short, flags)
+    entries = _at(figures, wire.ttl_list) if wire.ttl_list else None
+    if not isinstance(entries, (list, tuple)):
+        return None, None
+    sums = {True: 0, False: 0}
+    for entry in entries:
+        if isinstance(entry, Mapping):
+            ttl = entry.get("ttl")
+            sums[isinstance(ttl, str) and ttl in LONG_TTLS] += _tokens(entry, ("inputTokens",), flags) or 0
+    return sums[True], sums[False]
+
+
+def _figures(raw: Any) -> dict[str, Any]:
+    """The usage mapping in `raw`; of a stream the last figure that is not null."""
+    if isinstance(raw, Mapping):
+        return _unwrapped(raw)
+    if not isinstance(raw, Sequence) or isinstance(raw, (str, bytes, bytearray)):
+        return {}
+    merged: dict[str, Any] = {}
+    for event in raw:
+        if isinstance(event, Mapping):
+            merged.update({k: v for k, v in _unwrapped(event).items() if v is not None})
+    return merged
+
+
+def _unwrapped(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The usage of a response or stream event, with what stands beside it and belongs to it; else a copy of `raw`."""
+    inner = raw.get("message")
+    if raw.get("type") == "message_start" and isinstance(inner, Mapping):
+        return _unwrapped(inner)
+    for key in ("usage", "usageMetadata"):
+        if key in raw:
+            found = raw[key]
+            beside = {k: raw[k] for k in ("timings", "service_tier") if raw.get(k) is not None}
+            return {**beside, **found} if isinstance(found, Mapping) else beside if "timings" in beside else {}
+    if isinstance(raw.get("choices"), (list, tuple)) or raw.get("type") in _OTHER_EVENTS:
+        return {}
+    return dict(raw)
+
+
+_OTHER_EVENTS = frozenset({"content_block_start", "content_block_delta", "content_block_stop", "message_stop", "ping"})
+
+
+def _llama_wire(figures: Mapping[str, Any]) -> Wire:
+    """llama.cpp answers in the form of the endpoint that was asked."""
+    if not figures.keys().isdisjoint(("input_tokens", "output_tokens", "cache_read_input_tokens")):
+        return _OPENAI_RESPONSES if "input_tokens_details" in figures else replace(_ANTHROPIC, long=None, short=None)
+    cached = _paths("prompt_tokens_details.cached_tokens", "cached_tokens")
+    return Wire(input=_paths("prompt_tokens"), output=_paths("completion_tokens"), read=cached)
+
+
+def _with_timings(figures: dict[str, Any]) -> dict[str, Any]:
+    """Figures completed from llama.cpp's `timings`: `cache_n` reused, `prompt_n` read anew, `predicted_n` written."""
+    timings = figures.get("timings")
+    if not isinstance(timings, Mapping):
+        return figures
+    found = {k: _tokens(timings, (k,), []) for k in ("cache_n", "prompt_n", "predicted_n")}
+    cached = found["cache_n"]
+    if "input_tokens" in figures:
+        key = "cache_read_input_tokens"
+        return figures if cached is None or figures.get(key) is not None else {**figures, key: cached}
+    filled = dict(figures)
+    if filled.get("prompt_tokens") is None and found["prompt_n"] is not None:
+        filled["prompt_tokens"] = found["prompt_n"] + (cached or 0)
+    if filled.get("completion_tokens") is None and found["predicted_n"] is not None:
+        filled["completion_tokens"] = found["predicted_n"]
+    details = filled.get("prompt_tokens_details")
+    reported = isinstance(details, Mapping) and details.get("cached_tokens") is not None
+    if cached is not None and not reported and filled.get("cached_tokens") is None:
+        filled["cached_tokens"] = cached
+    return filled
+
+
+def _at(figures: Mapping[str, Any], path: Path) -> Any:
+    value: Any = figures
+    for key in path:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value
+
+
+def _tokens(figures: Mapping[str, Any], path: Path, flags: list[str]) -> int | None:
+    """The count at `path`; None when absent or null, 0 and a flag when it is no count of tokens."""
+    value = _at(figures, path)
+    if value is None:
+        return None
+    if type(value) is int and value >= 0:
+        return value
+    # Some clients write counts as JSON numbers with a fraction of 0.
+    if type(value) is float and value >= 0 and math.isfinite(value) and value == int(value):
+        return int(value)
+    flags.append(f"impossible:{'.'.join(path)}")
+    return 0
+
+
+def _first(figures: Mapping[str, Any], paths: Iterable[Path], flags: list[str]) -> int | None:
+    for path in paths:
+        found = _tokens(figures, path, flags)
+        if found is not None:
+            return found
+    return None
+
+
+def _cost(figures: Mapping[str, Any], path: Path | None, flags: list[str]) -> float:
+    value = _at(figures, path) if path else None
+    if value is None:
+        return 0.0
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e15:
+        return float(value)
+    flags.append(f"impossible:{'.'.join(path or ())}")
+    return 0.0
+
+
+def _text(figures: Mapping[str, Any], *keys: str) -> str | None:
+    return next((v for k in keys if isinstance(v := figures.get(k), str)), None)
+
+
+def _frozen(value: Any) -> Any:
+    if type(value) is FrozenDict:
+        return value
+    try:
+        return deep_freeze(value, max_depth=MAX_WIRE_DEPTH)
+    except FreezeError:
+        return json_text(value)
