@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
-from urllib.parse import unquote_to_bytes
 
 from .errors import FreezeError
 from .frozen import MAX_WIRE_DEPTH, FrozenDict, deep_freeze
@@ -20,7 +20,8 @@ EMPTY: FrozenDict[str, Any] = FrozenDict()
 
 
 def no_entries() -> FrozenDict[str, Any]:
-    """The one empty mapping: a default that dataclasses accept, since they take any unhashable value for a mutable one."""
+    """The one empty mapping: a default that dataclasses accept, since they take any other dict
+    for a mutable one."""
     return EMPTY
 
 
@@ -180,7 +181,9 @@ def _thinking(wire: Mapping[str, Any]) -> Block | None:
 
 
 def _redacted(wire: Mapping[str, Any]) -> Block | None:
-    return RedactedThinkingBlock(wire["data"]) if set(wire) == {"type", "data"} and isinstance(wire["data"], str) else None
+    return (
+        RedactedThinkingBlock(wire["data"]) if set(wire) == {"type", "data"} and isinstance(wire["data"], str) else None
+    )
 
 
 def _anthropic_source(wire: Mapping[str, Any], allowed: set[str]) -> tuple[bytes | str, str | None] | None:
@@ -210,7 +213,9 @@ def _document(wire: Mapping[str, Any]) -> Block | None:
 def _image_url(wire: Mapping[str, Any]) -> Block | None:
     given = wire.get("image_url")
     url, detail = (given.get("url"), given.get("detail")) if isinstance(given, Mapping) else (given, wire.get("detail"))
-    known = set(wire) <= {"type", "image_url", "detail"} and (not isinstance(given, Mapping) or set(given) <= {"url", "detail"})
+    known = set(wire) <= {"type", "image_url", "detail"} and (
+        not isinstance(given, Mapping) or set(given) <= {"url", "detail"}
+    )
     if not known or not isinstance(url, str) or not (detail is None or isinstance(detail, str)):
         return None
     return ImageBlock(url, detail=detail)
@@ -240,13 +245,14 @@ def _decode_data_uri(uri: str) -> tuple[bytes, str | None] | None:
         data = _decode_base64(body)
         return None if data is None else (data, head.removesuffix(";base64") or None)
     try:
-        return unquote_to_bytes(body), head or None
+        raw = body.encode("utf-8")
     except UnicodeEncodeError:
         return None
+    return re.sub(rb"%([0-9A-Fa-f]{2})", lambda found: bytes([int(found[1], 16)]), raw), head or None
 
 
 def _settle_source(block: ImageBlock | DocumentBlock, what: str) -> None:
-    source = block.source
+    source: object = block.source
     if isinstance(source, bytearray):
         object.__setattr__(block, "source", bytes(source))
     elif isinstance(source, str):

@@ -149,9 +149,7 @@ class MissingExtraError(AgentKitError, ImportError):
     def __init__(self, extra: str = "", package: str = "", purpose: str = "") -> None:
         self.extra, self.package, self.purpose = extra, package, purpose
         if extra:
-            super().__init__(
-                f"{purpose or 'this'} needs the package {package!r}: pip install 'arc-agentkit[{extra}]'"
-            )
+            super().__init__(f"{purpose or 'this'} needs the package {package!r}: pip install 'arc-agentkit[{extra}]'")
         else:
             super().__init__()
 

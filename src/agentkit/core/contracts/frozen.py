@@ -40,7 +40,7 @@ class FrozenDict(dict[K, V]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Filled by `__new__`; a second `__init__` changes nothing."""
 
-    __setitem__ = __delitem__ = update = setdefault = pop = popitem = clear = __ior__ = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = update = setdefault = pop = popitem = clear = __ior__ = _refuse
 
     def copy(self) -> dict[K, V]:
         return dict(self)
@@ -66,8 +66,8 @@ class FrozenList(list[V]):
     def __init__(self, items: Iterable[V] = ()) -> None:
         """Filled by `__new__`; a second `__init__` changes nothing."""
 
-    __setitem__ = __delitem__ = append = extend = insert = pop = remove = clear = _refuse  # type: ignore[assignment]
-    sort = reverse = __iadd__ = __imul__ = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = append = extend = insert = pop = remove = clear = _refuse
+    sort = reverse = __iadd__ = __imul__ = _refuse
 
     def copy(self) -> list[V]:
         return list(self)
@@ -170,7 +170,9 @@ def _freeze_deep(value: Any, max_depth: int) -> Any:
             parent[slot] = found
             continue
         if depth >= max_depth:
-            raise FreezeError(f"a value nested beyond {max_depth} levels cannot be frozen; flatten it or store its text")
+            raise FreezeError(
+                f"a value nested beyond {max_depth} levels cannot be frozen; flatten it or store its text"
+            )
         depth += 1
         plain: Any = dict(source) if kind is dict else list(source)
         done[id(source)] = _OPEN

@@ -91,8 +91,9 @@ def _leaf_text(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return f'"{float(value)!r}"'
     try:
-        return json.dumps(_plain(value) if not isinstance(value, (str, int, float, type(None))) else value,
-                          ensure_ascii=False)
+        return json.dumps(
+            _plain(value) if not isinstance(value, (str, int, float, type(None))) else value, ensure_ascii=False
+        )
     except Exception:  # an integer too long to print, or an object whose str fails
         return f'"<{type(value).__name__}>"'
 

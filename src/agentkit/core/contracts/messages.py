@@ -12,7 +12,14 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .blocks import (
-    BLOCK_TYPES, EMPTY, Block, CallMark, TextBlock, as_block, freeze_mapping, no_entries,
+    BLOCK_TYPES,
+    EMPTY,
+    Block,
+    CallMark,
+    TextBlock,
+    as_block,
+    freeze_mapping,
+    no_entries,
 )  # fmt: skip
 from .errors import FreezeError
 from .frozen import MAX_WIRE_DEPTH, FrozenDict, deep_freeze
@@ -37,7 +44,7 @@ def derived(value: Any, name: str, make: Callable[[Any], T]) -> T:
     return found
 
 
-class _FieldsOnly:
+class FieldsOnly:
     """Pickle and deepcopy carry the fields; what was derived from them is derived anew."""
 
     def __getstate__(self) -> dict[str, Any]:
@@ -45,7 +52,7 @@ class _FieldsOnly:
 
 
 @dataclass(frozen=True)
-class ToolCall(_FieldsOnly):
+class ToolCall(FieldsOnly):
     """A model's request to run a tool.
 
     `arguments` is a mapping (deep-frozen here) or the provider's JSON text, which is then kept in `raw`. Text that is
@@ -141,7 +148,7 @@ _UNSET = _Unset()
 
 
 @dataclass(frozen=True)
-class Message(_FieldsOnly):
+class Message(FieldsOnly):
     """One message: a turn of a user or model, a tool's result, or standing text.
 
     `content` is the text; `None` becomes "". A sequence in its place, or `blocks`, is the ordered content when there is
@@ -244,7 +251,7 @@ class Message(_FieldsOnly):
         head = [b for b in self.blocks[:at] if type(b) is not TextBlock]
         tail = [b for b in self.blocks[at:] if type(b) is not TextBlock]
         middle = [TextBlock(text)] if text else []
-        return replace(self, content=None, blocks=(*head, *middle, *tail))
+        return replace(self, content=text, blocks=(*head, *middle, *tail))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data from which `from_dict` makes an equal message, `meta` included; defaults are left out.

@@ -3,10 +3,13 @@ and the small values that they exchange."""
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from .counting import SyncTokenCounter as SyncTokenCounter
+from .counting import TokenCounter as TokenCounter
 from .messages import Message
 from .requests import ChatRequest, Delta, LLMResult
 from .scope import Scope
@@ -26,20 +29,6 @@ class _Missing:
 
 MISSING: Any = _Missing()
 """`store.get(key, MISSING)` tells a stored None from an absent key."""
-
-
-@runtime_checkable
-class TokenCounter(Protocol):
-    """Counts prompt tokens. In-process counters also have `measure`, the same without awaiting."""
-
-    async def estimate(self, messages: Sequence[Message], /) -> int: ...
-
-
-@runtime_checkable
-class SyncTokenCounter(TokenCounter, Protocol):
-    """A counter that needs no I/O."""
-
-    def measure(self, messages: Sequence[Message], /) -> int: ...
 
 
 class LLM(Protocol):
@@ -148,9 +137,11 @@ class Store(Protocol):
 
     async def append(self, key: str, item: Any) -> int: ...
 
-    async def list(self, key: str, *, start: int = 0, stop: int | None = None) -> list[Any]: ...
+    async def list(self, key: str, *, start: int = 0, stop: int | None = None) -> builtins.list[Any]: ...
 
-    async def keys(self, prefix: str = "", *, after: str | None = None, limit: int | None = None) -> list[str]: ...
+    async def keys(
+        self, prefix: str = "", *, after: str | None = None, limit: int | None = None
+    ) -> builtins.list[str]: ...
 
     async def versioned(self, key: str) -> tuple[Any, int] | None: ...
 

@@ -9,37 +9,9 @@ from typing import Any
 from .blocks import Block, CallMark, TextBlock, freeze_mapping, no_entries
 from .frozen import MAX_WIRE_DEPTH, FrozenDict, deep_freeze
 from .messages import Message, ToolCall
+from .offers import Breakpoint as Breakpoint
+from .offers import ToolSchema as ToolSchema
 from .usage import Usage
-
-
-@dataclass(frozen=True)
-class Breakpoint:
-    """A place up to which a provider's prompt cache is asked to keep the request.
-
-    `position`: number of layout messages in front of the mark. `ttl`: the lifetime asked for, `5m` or `1h`, `30m` or
-    `12h`, as the provider names them.
-    """
-
-    position: int
-    ttl: str = "5m"
-
-    def __post_init__(self) -> None:
-        if type(self.position) is not int:
-            raise TypeError(f"Breakpoint.position must be an int, not {type(self.position).__name__}")
-        if self.position < 0:
-            raise ValueError(f"Breakpoint.position must not be negative: {self.position}")
-
-
-@dataclass(frozen=True)
-class ToolSchema:
-    """A tool as a model is told of it; `parameters` is a JSON Schema object."""
-
-    name: str
-    description: str = ""
-    parameters: Mapping[str, Any] = field(default_factory=no_entries, hash=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "parameters", freeze_mapping(self.parameters, "ToolSchema.parameters"))
 
 
 @dataclass(frozen=True)
@@ -133,8 +105,8 @@ class LLMResult:
 
 @dataclass(frozen=True)
 class Delta:
-    """One piece of a streamed answer. `usage`, `finish_reason`, `tool_calls` and `parsed` come whole, with the last piece
-    that has them; `partial` is what a structured answer looks like so far."""
+    """One piece of a streamed answer. `usage`, `finish_reason`, `tool_calls` and `parsed` come whole, with the last
+    piece that has them; `partial` is what a structured answer looks like so far."""
 
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
@@ -184,7 +156,8 @@ class Chunk:
 def assemble_deltas(deltas: Iterable[Delta]) -> LLMResult:
     """The result that a stream of deltas adds up to.
 
-    Texts are joined; usage, finish reason, calls, parsed value, blocks and model come from the last delta that has them.
+    Texts are joined; usage, finish reason, calls, parsed value, blocks and model come from the last delta that has
+    them.
     """
     texts: list[str] = []
     last: dict[str, Any] = {}

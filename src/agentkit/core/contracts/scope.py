@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_UNSAFE = re.compile(rb"[^A-Za-z0-9_.~-]")
-
 
 @dataclass(frozen=True)
 class Scope:
@@ -40,7 +38,7 @@ def _part(value: int | str | None) -> str:
     if not isinstance(value, str):
         return _digits(value) if isinstance(value, int) else "None"
     raw = value.encode("utf-8", "surrogatepass")
-    text = _UNSAFE.sub(lambda found: b"%%%02X" % found[0][0], raw).decode("ascii")
+    text = re.sub(rb"[^A-Za-z0-9_.~-]", lambda found: b"%%%02X" % found[0][0], raw).decode("ascii")
     if value == "None" or text[0].isdigit() or text[0] == "-":
         return f"%{ord(text[0]):02X}{text[1:]}"
     return text

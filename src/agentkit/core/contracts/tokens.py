@@ -1,4 +1,5 @@
-"""The one token estimate of the project: characters of the wire form / 4, and a flat overhead. Touches only its arguments.
+"""The one token estimate of the project: characters of the wire form / 4, and a flat overhead. Touches only its
+arguments.
 
 Counters, compactors, quota, request builder and inspector all call it, so that a trigger, a cut and a report agree.
 """
@@ -7,19 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from .blocks import DocumentBlock, ImageBlock, NativeBlock, RedactedThinkingBlock, ThinkingBlock
 from .jsontext import json_text
 from .messages import Message, derived
-from .requests import ToolSchema
+from .offers import ToolSchema
 
 OVERHEAD = 4
 """Tokens for each message and each tool call: role markers and delimiters of the supported providers take 3 to 4."""
 
 IMAGE_SMALL, IMAGE_MEDIUM, IMAGE_LARGE = 350, 1_400, 1_600
-"""Tokens of an image with a longest edge up to 512 px (or detail low), up to 1,024 px, larger or unknown: the providers'
-published figures for these sizes, rounded up."""
+"""Tokens of an image with a longest edge up to 512 px (or detail low), up to 1,024 px, larger or unknown: the
+providers' published figures for these sizes, rounded up."""
 
 DOCUMENT_PAGE, DOCUMENT_UNKNOWN = 2_000, 8_000
 """Tokens of a document per page, and of one whose pages nobody counted."""
@@ -29,8 +31,11 @@ ENCODED = 1_600
 encoded length says nothing about what a provider bills."""
 ENCODED_FROM = 1_024
 
-# A JSON string of base64 text, wrapped lines and a data URI's head included.
-_BASE64 = re.compile(r'"(?:data:[^",]{0,200},)?(?:[A-Za-z0-9+/_-]|\\[rn])+={0,2}(?:\\[rn])*"')
+
+@cache
+def _base64_strings() -> re.Pattern[str]:
+    # A JSON string of base64 text, wrapped lines and a data URI's head included.
+    return re.compile(r'"(?:data:[^",]{0,200},)?(?:[A-Za-z0-9+/_-]|\\[rn])+={0,2}(?:\\[rn])*"')
 
 
 class Weight(NamedTuple):
@@ -95,7 +100,7 @@ def native_text(payload: Any) -> tuple[str, int]:
         found += 1
         return '""'
 
-    return _BASE64.sub(shortened, json_text(payload)), found
+    return _base64_strings().sub(shortened, json_text(payload)), found
 
 
 def total_weight(messages: Iterable[Message]) -> Weight:
@@ -112,8 +117,8 @@ def total_weight(messages: Iterable[Message]) -> Weight:
 def estimate_message_tokens(messages: Sequence[Message]) -> int:
     """Estimated prompt tokens of `messages`; 0 for none. Never raises on odd content.
 
-    floor(C / 4) + 4 U + B: C characters of content, name, tool_call_id, thinking, native payloads and of each call's id,
-    name and JSON arguments; U messages and tool calls; B the flat figures of images, documents and encoded data.
+    floor(C / 4) + 4 U + B: C characters of content, name, tool_call_id, thinking, native payloads and of each call's
+    id, name and JSON arguments; U messages and tool calls; B the flat figures of images, documents and encoded data.
     """
     return total_weight(messages).tokens()
 

@@ -50,8 +50,10 @@ class Usage:
     def __add__(self, other: object) -> Usage:
         if not isinstance(other, Usage):
             return NotImplemented
-        return Usage(*[getattr(self, f) + getattr(other, f) for f in _POSITIONAL],
-                     **{f: getattr(self, f) + getattr(other, f) for f in _NAMED})
+        return Usage(
+            *[getattr(self, f) + getattr(other, f) for f in _POSITIONAL],
+            **{f: getattr(self, f) + getattr(other, f) for f in _NAMED},
+        )
 
 
 _POSITIONAL = ("input_tokens", "output_tokens", "cost_usd", "cache_read_tokens", "cache_write_tokens")

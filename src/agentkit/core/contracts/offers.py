@@ -1,0 +1,40 @@
+"""What a request carries beside its messages: tool schemas and prompt-cache marks. Touches only its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .blocks import freeze_mapping, no_entries
+from .messages import FieldsOnly
+
+
+@dataclass(frozen=True)
+class Breakpoint:
+    """A place up to which a provider's prompt cache is asked to keep the request.
+
+    `position`: number of layout messages in front of the mark. `ttl`: the lifetime asked for, `5m` or `1h`, `30m` or
+    `12h`, as the provider names them.
+    """
+
+    position: int
+    ttl: str = "5m"
+
+    def __post_init__(self) -> None:
+        if type(self.position) is not int:
+            raise TypeError(f"Breakpoint.position must be an int, not {type(self.position).__name__}")
+        if self.position < 0:
+            raise ValueError(f"Breakpoint.position must not be negative: {self.position}")
+
+
+@dataclass(frozen=True)
+class ToolSchema(FieldsOnly):
+    """A tool as a model is told of it; `parameters` is a JSON Schema object."""
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=no_entries, hash=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", freeze_mapping(self.parameters, "ToolSchema.parameters"))

@@ -1,0 +1,1 @@
+"""Where to cut a transcript and how to shorten it (not the price table: that is `models.catalog.compact`)."""
