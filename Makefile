@@ -37,7 +37,7 @@ bare: .venv/stamp .venv-bare/stamp
 	$(BARE)/python -m pytest -q tests/bare
 
 bench: .venv/stamp ## print the figures of docs/performance.md
-	@for script in benchmarks/[a-z]*.py; do \
+	@for script in $(filter-out benchmarks/harness.py,$(wildcard benchmarks/*.py)); do \
 		test -e "$$script" || { echo "no benchmarks yet"; break; }; \
 		echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
 
