@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from .counting import SyncTokenCounter as SyncTokenCounter
 from .counting import TokenCounter as TokenCounter
 from .messages import Message
-from .requests import ChatRequest, Delta, LLMResult
+from .requests import ChatRequest, Delta, LLMResult, ToolRequest
 from .scope import Scope
 from .usage import Usage
 
@@ -177,13 +177,24 @@ class Cancellation(Protocol):
 
 
 class InvokerPort(Protocol):
-    """The one way in which a run calls a model or a tool."""
+    """The one way in which a run calls a model or a tool.
 
-    def stream(self, request: ChatRequest, ctx: Ctx, /) -> AsyncIterator[Delta]: ...
+    `meta` is the dict that middleware reads and writes during this one call; pass an own one to look at it afterwards.
+    """
 
-    async def chat(self, request: ChatRequest, ctx: Ctx, /) -> LLMResult: ...
+    def stream(
+        self, request: ChatRequest, ctx: Ctx, /, *, meta: dict[str, Any] | None = None
+    ) -> AsyncIterator[Delta]: ...
 
-    async def invoke_tool(self, request: Any, ctx: Ctx, /) -> Any: ...
+    async def chat(self, request: ChatRequest, ctx: Ctx, /, *, meta: dict[str, Any] | None = None) -> LLMResult: ...
+
+    async def invoke_tool(
+        self, request: ToolRequest, ctx: Ctx, body: ToolBody, /, *, meta: dict[str, Any] | None = None
+    ) -> Any: ...
+
+
+ToolBody: TypeAlias = "Callable[[ToolRequest, Ctx], Awaitable[Any]]"
+"""What a tool does once all middleware has let its call pass."""
 
 
 class Ctx(Protocol):
@@ -206,7 +217,13 @@ class Ctx(Protocol):
 
     def emit(self, event: str, /, **data: Any) -> None: ...
 
-    def charge(self, usage: Usage, /) -> None: ...
+    def guard(self) -> None:
+        """MeterExceeded when a budget of this run is used up: nothing more may be called."""
+        ...
+
+    def charge(self, usage: Usage, /) -> None:
+        """Bill one call. MeterExceeded when it crossed a limit; it is billed all the same."""
+        ...
 
 
 @dataclass(frozen=True)

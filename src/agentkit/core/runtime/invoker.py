@@ -1,0 +1,109 @@
+"""`Invoker`: the one way in which a run calls a model or a tool. Touches the model and the middleware handed in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable
+from contextlib import AbstractContextManager, AsyncExitStack, aclosing, nullcontext
+from typing import Any
+
+from agentkit.core.contracts.calls import (
+    Call,
+    ChatCall,
+    ChatMiddleware,
+    ChatNext,
+    ToolInvocation,
+    ToolMiddleware,
+    ToolNext,
+    metered,
+)
+from agentkit.core.contracts.ports import LLM, Ctx, ToolBody
+from agentkit.core.contracts.requests import ChatRequest, Delta, LLMResult, ToolRequest, assemble_deltas
+
+from .run_context import RunContext
+
+
+class Invoker:
+    """Calls `llm` and tools with middleware around them, the first of a list outermost.
+
+    Every model call is guarded and billed once, outside all middleware, so that no budget is passed over by accident;
+    what memoize answers is free. A run that was asked to stop (`ctx.cancel`) raises CancelledError before a call and
+    between the pieces of an answer.
+    """
+
+    def __init__(
+        self,
+        llm: LLM,
+        chat_middleware: Iterable[ChatMiddleware] = (),
+        tool_middleware: Iterable[ToolMiddleware] = (),
+    ) -> None:
+        self._llm = llm
+        self._chat: tuple[ChatMiddleware, ...] = (metered, *chat_middleware)
+        self._tools: tuple[ToolMiddleware, ...] = tuple(tool_middleware)
+
+    async def stream(
+        self, request: ChatRequest, ctx: Ctx, /, *, meta: dict[str, Any] | None = None
+    ) -> AsyncGenerator[Delta, None]:
+        """The pieces of one answer, as they come."""
+        opened: list[AsyncIterator[Delta]] = []
+        heed(ctx)
+        with _span(ctx, "chat", model=request.model, messages=len(request.messages)):
+            try:
+                async for delta in self._proceed(0, opened)(Call(request, ctx, {} if meta is None else meta)):
+                    yield delta
+                    heed(ctx)
+            finally:
+                await _close(opened)
+
+    async def chat(self, request: ChatRequest, ctx: Ctx, /, *, meta: dict[str, Any] | None = None) -> LLMResult:
+        """One whole answer: `stream`, collected."""
+        async with aclosing(self.stream(request, ctx, meta=meta)) as deltas:
+            return assemble_deltas([delta async for delta in deltas])
+
+    async def invoke_tool(
+        self, request: ToolRequest, ctx: Ctx, body: ToolBody, /, *, meta: dict[str, Any] | None = None
+    ) -> Any:
+        """What `body(request, ctx)` returns, or what a middleware puts in its place."""
+
+        def proceed(level: int) -> ToolNext:
+            def run(call: ToolInvocation) -> Awaitable[Any]:
+                if level == len(self._tools):
+                    return body(call.request, call.ctx)
+                return self._tools[level](call, proceed(level + 1))
+
+            return run
+
+        heed(ctx)
+        with _span(ctx, "tool", tool=request.name):
+            return await proceed(0)(Call(request, ctx, {} if meta is None else meta))
+
+    def _proceed(self, level: int, opened: list[AsyncIterator[Delta]]) -> ChatNext:
+        def run(call: ChatCall) -> AsyncIterator[Delta]:
+            if level == len(self._chat):
+                deltas = self._llm.stream(call.request)
+            else:
+                deltas = self._chat[level](call, self._proceed(level + 1, opened))
+            opened.append(deltas)
+            return deltas
+
+        return run
+
+
+def heed(ctx: Ctx) -> None:
+    """CancelledError when the run was asked to stop."""
+    if ctx.cancel is not None and ctx.cancel.is_set():
+        raise asyncio.CancelledError("the run was asked to stop")
+
+
+def _span(ctx: Ctx, name: str, **attributes: Any) -> AbstractContextManager[None]:
+    return ctx.span(name, **attributes) if isinstance(ctx, RunContext) else nullcontext()
+
+
+async def _close(opened: list[AsyncIterator[Delta]]) -> None:
+    # Outermost first: a middleware that reads the inner stream in a task of its own ends that task when it is closed,
+    # and only then can the inner stream be closed as well.
+    async with AsyncExitStack() as closing:
+        for deltas in reversed(opened):
+            aclose = getattr(deltas, "aclose", None)
+            if aclose is not None:
+                closing.push_async_callback(aclose)

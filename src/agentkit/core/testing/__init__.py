@@ -1,0 +1,16 @@
+"""Public doubles for tests, and the suites that implementations of the ports must pass."""
+
+from __future__ import annotations
+
+from .doubles import FakeClock, FakeTool, RecordedSpan, RecordingTracer
+from .fake_llm import FakeLLM
+from .run import make_test_ctx
+
+__all__ = [
+    "FakeClock",
+    "FakeLLM",
+    "FakeTool",
+    "RecordedSpan",
+    "RecordingTracer",
+    "make_test_ctx",
+]
