@@ -322,7 +322,8 @@ def _unwrapped(raw: Mapping[str, Any]) -> dict[str, Any]:
             found = raw[key]
             beside = {k: raw[k] for k in ("timings", "service_tier") if raw.get(k) is not None}
             return {**beside, **found} if isinstance(found, Mapping) else beside if "timings" in beside else {}
-    if isinstance(raw.get("choices"), (list, tuple)) or raw.get("type") in _OTHER_EVENTS:
+    kind = raw.get("type")
+    if isinstance(raw.get("choices"), (list, tuple)) or (isinstance(kind, str) and kind in _OTHER_EVENTS):
         return {}
     return dict(raw)
 
