@@ -24,6 +24,7 @@ from .blocks import (
 from .errors import FreezeError
 from .frozen import MAX_WIRE_DEPTH, FrozenDict, deep_freeze
 from .jsontext import json_text, parse_object, wire_json
+from .plain import FROM_MAPPING, described
 
 T = TypeVar("T")
 
@@ -102,6 +103,15 @@ class ToolCall(FieldsOnly):
 
     def __hash__(self) -> int:
         return hash((self.id, self.name))
+
+    @classmethod
+    def trusted(
+        cls, id: str, name: str, arguments: FrozenDict[str, Any], raw: str | None, meta: FrozenDict[str, Any]
+    ) -> ToolCall:
+        """A call of fields that are already what the constructor would make of them; nothing is checked."""
+        made = object.__new__(cls)
+        made.__dict__.update(id=id, name=name, arguments=arguments, raw=raw, meta=meta)
+        return made
 
     @property
     def invalid(self) -> bool:
@@ -226,6 +236,32 @@ class Message(FieldsOnly):
     def __hash__(self) -> int:
         return derived(self, "_hash", _hash_of)
 
+    @classmethod
+    def trusted(
+        cls,
+        role: str,
+        content: str,
+        name: str | None,
+        tool_call_id: str | None,
+        tool_calls: tuple[ToolCall, ...],
+        blocks: tuple[Block, ...],
+        is_error: bool,
+        meta: FrozenDict[str, Any],
+    ) -> Message:
+        """A message of fields that are already what the constructor would make of them; nothing is checked."""
+        made = object.__new__(cls)
+        made.__dict__.update(
+            role=role,
+            content=content,
+            name=name,
+            tool_call_id=tool_call_id,
+            tool_calls=tool_calls,
+            blocks=blocks,
+            is_error=is_error,
+            meta=meta,
+        )
+        return made
+
     @property
     def digest(self) -> bytes:
         """SHA-256 of what a model would be sent of this message: equal in every process, `meta` left out."""
@@ -256,18 +292,16 @@ class Message(FieldsOnly):
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON data from which `from_dict` makes an equal message, `meta` included; defaults are left out.
 
-        Bytes are base64 text. Values that JSON has no form for (dates, sets, your own objects) raise CodecError.
+        Bytes are base64 text. Other values that JSON has no form for (dates, sets) are tagged as the codec does it;
+        those that the codec does not know raise CodecError.
         """
-        from .codec import message_to_plain
-
-        return message_to_plain(self)
+        return described(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Message:
         """The message that `to_dict` described; keys it does not know land in `meta`."""
-        from .codec import message_from_plain
-
-        return message_from_plain(data)
+        message: Message = FROM_MAPPING[Message](data)
+        return message
 
 
 def mark(message: Message, kind: str, /, **info: Any) -> Message:
