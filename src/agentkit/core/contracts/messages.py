@@ -24,7 +24,6 @@ from .blocks import (
 from .errors import FreezeError
 from .frozen import MAX_WIRE_DEPTH, FrozenDict, deep_freeze
 from .jsontext import json_text, parse_object, wire_json
-from .plain import FROM_MAPPING, described
 
 T = TypeVar("T")
 
@@ -295,13 +294,16 @@ class Message(FieldsOnly):
         Bytes are base64 text. Other values that JSON has no form for (dates, sets) are tagged as the codec does it;
         those that the codec does not know raise CodecError.
         """
+        from .plain import described  # here, since few who import a message write it down
+
         return described(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Message:
         """The message that `to_dict` described; keys it does not know land in `meta`."""
-        message: Message = FROM_MAPPING[Message](data)
-        return message
+        from .plain import from_mapping
+
+        return from_mapping(cls, data)
 
 
 def mark(message: Message, kind: str, /, **info: Any) -> Message:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import importlib
 import json
 import math
 import re
@@ -84,6 +85,19 @@ def described(value: Any) -> dict[str, Any]:
     plain: dict[str, Any] = to_plain(value)
     del plain["$"]
     return plain
+
+
+def from_mapping(cls: type[T], data: Any) -> T:
+    """A value of `cls` from a mapping that anybody may have written; `cls` is one that has a `from_dict`."""
+    if cls not in FROM_MAPPING:
+        _load_forms()
+    made: T = FROM_MAPPING[cls](data)
+    return made
+
+
+def _load_forms() -> None:
+    # By name and on demand: the forms import every value of the project, and each of these may import this module.
+    importlib.import_module(".codec", __package__)
 
 
 class Refused(Exception):
@@ -183,6 +197,9 @@ def write_plain(value: Any, strict: bool, room: int) -> Any:
             return {"$": tag, "v": items}
         writer = WRITERS.get(kind)
         if writer is None:
+            _load_forms()
+            writer = WRITERS.get(kind)
+        if writer is None:
             raise Refused(f"a value of type {kind.__module__}.{kind.__qualname__} cannot be stored without loss")
         return writer(value, strict, room)
     except Refused as refused:
@@ -265,6 +282,9 @@ def _revive(found: dict[str, Any]) -> Any:
     if "$" not in found:
         return found
     reader = READERS.get(found["$"])
+    if reader is None:
+        _load_forms()
+        reader = READERS.get(found["$"])
     if reader is None:
         raise FormatError(
             f"stored text holds a value of the unknown kind {found['$']!r:.60}: import the module that registers it, "
