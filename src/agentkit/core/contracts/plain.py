@@ -255,12 +255,13 @@ def _write_zoned(value: datetime.datetime | datetime.time, tag: str, strict: boo
 def _decode(data: bytes | str) -> Any:
     try:
         text = data if isinstance(data, str) else data.decode("utf-8")
-        value, end = _scan(text, 0)
-        return value if end == len(text) else _decoder.decode(text)
+        try:
+            value, end = _scan(text, 0)  # `decode` alone would look for white space first, in twice the time
+            return value if end == len(text) else _decoder.decode(text)
+        except StopIteration:
+            return _decoder.decode(text)
     except FormatError:
         raise
-    except StopIteration:
-        raise FormatError("stored text is empty or begins with no JSON value") from None
     except _UNREADABLE as error:
         raise FormatError(f"stored text is not what the codec writes: {type(error).__name__}: {error}") from error
 
