@@ -2,7 +2,8 @@
 
 Needs agentkit and, installed for this run only, `pip install genai-prices==0.2.3 model-prices==0.0.5`. `--litellm FILE`
 adds litellm's table, read out of its wheel (`pip download --no-deps litellm`) or from its JSON file: importing the
-package would ask the network. Reads and writes files only, and looks at the clock for the date of the table.
+package would ask the network. Without it, windows stay where they would grow. Reads and writes files only, and looks
+at the clock for the date of the table.
 
 genai-prices is the origin of every figure. Where another table, or a vendor, says otherwise, an entry of
 `price_exceptions.json` has to name the winner and the vendor's page; until then nothing is written and the exit
@@ -21,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -217,7 +219,8 @@ def main() -> int:
     today = options.date.isoformat()
     exceptions = Exceptions(json.loads((FOLDER / "price_exceptions.json").read_text(encoding="utf-8")))
     others = [ModelPrices()] + ([LiteLLM(options.litellm)] if options.litellm else [])
-    models = {pick.id: entry(pick, exceptions, others, today) for pick in PICKS}
+    old = {} if options.litellm else json.loads((FOLDER / "prices.json").read_bytes())["models"]
+    models = {pick.id: entry(pick, exceptions, others, today, old.get(pick.id)) for pick in PICKS}
     notes: set[str] = set()
     differences = [
         difference
@@ -242,7 +245,10 @@ def main() -> int:
     return 0
 
 
-def entry(pick: Pick, exceptions: Exceptions, others: list[Any], today: str) -> dict[str, Any]:
+def entry(
+    pick: Pick, exceptions: Exceptions, others: list[Any], today: str, old: dict[str, Any] | None
+) -> dict[str, Any]:
+    """One model of the table: the rows of genai-prices, changed by the exceptions. `old` bounds the window."""
     vendor = VENDORS[pick.vendor]
     info = _genai(vendor.genai, pick.genai or pick.id)
     fees: set[str] = set()
@@ -250,7 +256,7 @@ def entry(pick: Pick, exceptions: Exceptions, others: list[Any], today: str) -> 
         {**row, "source": vendor.page, "checked": today} for row in rows_of(info, fees, others[0].batch_since(pick))
     ]
     # The smallest figure: some tables hold what a prompt may have, some count the room for the answer in.
-    windows = [info.context_window, *(other.window(pick) for other in others)]
+    windows = [info.context_window, *(other.window(pick) for other in others), old and old["window"]]
     facts: dict[str, Any] = {
         "provider": vendor.name,
         "aliases": sorted(pick.aliases),
@@ -374,11 +380,14 @@ def as_factor(row: Row, offer: Row) -> str | None:
     """The one factor that leads from the row's figures to the offer's, if there is one."""
     if ("over" in row) != ("over" in offer):
         return None
-    factor = Decimal(offer["in"]) / Decimal(row["in"])
     pairs = [(row[name], offer[name]) for name in FIELDS if name in row]
     if "over" in row:
         pairs += [(row["over"][name], offer["over"][name]) for name in FIELDS if name in row]
-    return _text(factor) if all(Decimal(a) * factor == Decimal(b) for a, b in pairs) else None
+    factors = {Fraction(b) / Fraction(a) for a, b in pairs}
+    factor = factors.pop()
+    # A third has no end in decimals, and a rounded factor would be wrong in every sum.
+    as_decimal = Decimal(factor.numerator) / Decimal(factor.denominator)
+    return _text(as_decimal) if not factors and Fraction(as_decimal) == factor else None
 
 
 def apply(change: dict[str, Any], facts: dict[str, Any]) -> None:

@@ -25,7 +25,8 @@ NAME = re.compile(r"[a-z0-9][a-z0-9./-]*")
 
 
 def is_amount(text: Any) -> bool:
-    return isinstance(text, str) and re.fullmatch(r"[0-9]+(\.[0-9]+)?", text) is not None and Decimal(text) > 0
+    """A positive number as text; nobody's price list has more than seven decimals."""
+    return isinstance(text, str) and re.fullmatch(r"[0-9]+(\.[0-9]{1,7})?", text) is not None and Decimal(text) > 0
 
 
 def is_day(text: str) -> bool:

@@ -51,7 +51,7 @@ def test_quote_adds_up(model: str, usage: Usage, mode: Mode, region: str | None,
     answer = quote(model, usage, at=at, mode=mode, region=region)
     assert answer.usd == sum(line.usd for line in answer.lines)
     assert answer.known == (answer.reason is None)
-    assert cost(model, usage, at=at, mode=mode, region=region) == round(float(answer.usd), 6)
+    assert cost(model, usage, at=at, mode=mode, region=region) == float(round(answer.usd, 6))
     for line in answer.lines:
         assert line.usd == Decimal(line.tokens) * line.rate / 1_000_000
     if answer.known:

@@ -83,6 +83,13 @@ def test_modes_are_factors_where_they_can_be() -> None:
     assert "modes_since" not in rows_of(model((None, base), offers=(half,)), set(), "")[0]
 
 
+def test_a_third_is_no_factor() -> None:
+    """Rounded, it would be off in every sum: 0.15 at 0.25 is five thirds."""
+    fast = ("service_tier", "fast", None, price(input="0.25", output="1"))
+    row = rows_of(model((None, price(input="0.15", output="0.6")), offers=(fast,)), set(), None)[0]
+    assert row["fast"] == {"in": "0.25", "out": "1"}
+
+
 def test_factor_holds_for_older_rows_figures_do_not() -> None:
     dated = (None, price(input="4", output="8")), ("2026-08-21", price(input="2", output="6"))
     factor = ("service_tier", "flex", "2026-10-12", price(input="1", output="3"))

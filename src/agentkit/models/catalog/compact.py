@@ -110,9 +110,8 @@ def cost(
     """
     from decimal import Decimal
 
-    return float(
-        quote(model, usage, at=at, mode=mode, region=region).usd.quantize(Decimal("0.000001"), context=_exact())
-    )
+    usd = quote(model, usage, at=at, mode=mode, region=region).usd
+    return float(usd.quantize(Decimal("0.000001"), context=_exact()))
 
 
 def quote(
@@ -159,7 +158,7 @@ def quote(
         lines=lines,
         row=found.row,
         assumed=tuple(name for name in found.assumed if name not in idle),
-        excluded=tuple(_table()["models"][found.row.model].get("excluded", ())),
+        excluded=tuple(_table()["models"][found.row.model]["excluded"]),
     )
 
 
@@ -225,7 +224,7 @@ def _rates(
     model: str | None, at: datetime | date | None, mode: str, region: str | None, prompt_tokens: int
 ) -> Rates | str:
     """The rates, or the reason why there are none."""
-    from decimal import localcontext
+    from decimal import Decimal, localcontext
 
     if mode not in MODES:
         raise ValueError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
@@ -243,7 +242,7 @@ def _rates(
     if day < row.get("modes_since", {}).get(mode, ""):
         assumed.add(mode)
     with localcontext(_exact()):
-        factor = _peak(row, hour, weekday, assumed) * _surcharge(row, region, assumed)
+        factor = Decimal(_peak(row, hour, weekday, assumed)) * Decimal(_surcharge(row, region, assumed))
         prices = {name: figure * factor for name, figure in figures.items()}
     return Rates(
         prices["in"],
@@ -274,33 +273,31 @@ def row_prices(row: dict[str, Any], mode: str, prompt_tokens: int) -> dict[str, 
         return {name: Decimal(figures[name]) * factor for name in FIGURES if name in figures}
 
 
-def _peak(row: dict[str, Any], hour: float | None, weekday: int, assumed: set[str]) -> Decimal:
+def _peak(row: dict[str, Any], hour: float | None, weekday: int, assumed: set[str]) -> str:
     """The factor of the time of day. Without a time it is off-peak, which is most of the day, and `assumed`."""
-    from decimal import Decimal
-
     peak = row.get("peak")
     if peak is None:
-        return Decimal(1)
+        return "1"
     if hour is None:
         assumed.add("peak")
-        return Decimal(1)
+        return "1"
     first, last = peak["days"].split("-")
     if not int(first) <= weekday <= int(last) or not any(start <= hour < end for start, end in peak["utc"]):
-        return Decimal(1)
+        return "1"
     if "peak" in row.get("assumed", ()):
         assumed.add("peak")
-    return Decimal(peak["x"])
+    factor: str = peak["x"]
+    return factor
 
 
-def _surcharge(row: dict[str, Any], region: str | None, assumed: set[str]) -> Decimal:
-    from decimal import Decimal
-
+def _surcharge(row: dict[str, Any], region: str | None, assumed: set[str]) -> str:
+    """The factor of the place. One without a price is charged as usual, and `assumed`."""
     if region is None or region.lower() in _NOWHERE:
-        return Decimal(1)
-    factor = row.get("regions", {}).get(region.lower())
+        return "1"
+    factor: str | None = row.get("regions", {}).get(region.lower())
     if factor is None:
         assumed.add("region")
-    return Decimal(factor or 1)
+    return factor or "1"
 
 
 _NOWHERE = frozenset({"", "global", "not_available"})
