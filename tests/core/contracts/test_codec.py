@@ -56,6 +56,7 @@ zones = st.one_of(
     st.sampled_from([ZoneInfo("UTC"), ZoneInfo("Europe/Berlin"), ZoneInfo("America/St_Johns")]),
     st.timedeltas(datetime.timedelta(hours=-23), datetime.timedelta(hours=23)).map(datetime.timezone),
     st.just(datetime.timezone(datetime.timedelta(hours=1), "CET")),
+    st.sampled_from([1, -1]).map(lambda step: datetime.timezone(datetime.timedelta(microseconds=step))),
 )
 leaves = st.one_of(
     st.none(),
@@ -208,7 +209,7 @@ def test_plain_json_stays_plain(value: Any) -> None:
 def test_messages_come_back_equal(message: Message) -> None:
     back = codec.decode(codec.encode(message))
     assert is_same(back, message)
-    assert (back, hash(back), back.digest) == (message, hash(message), message.digest)
+    assert (hash(back), back.digest) == (hash(message), message.digest)
     check_strict(codec.encode([message]))
 
 

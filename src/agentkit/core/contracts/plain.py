@@ -236,10 +236,16 @@ def _escaped(plain: dict[str, Any]) -> dict[str, Any]:
 def _write_zoned(value: datetime.datetime | datetime.time, tag: str, strict: bool) -> dict[str, Any]:
     zone = value.tzinfo
     out: dict[str, Any] = {"$": tag}
-    if zone is None or type(zone) is datetime.timezone:
+    if zone is None:
         out["v"] = value.isoformat()
-        if zone is not None and len(own := zone.__getinitargs__()) == 2:  # type: ignore[attr-defined]
-            out["name"] = write_plain(own[1], strict, 1)
+    elif type(zone) is datetime.timezone:
+        offset, *name = zone.__getinitargs__()  # type: ignore[attr-defined]
+        if offset.microseconds:  # not every reader of the ISO form takes offsets finer than a second
+            out |= {"v": value.replace(tzinfo=None).isoformat(), "offset_us": offset // _MICROSECOND}
+        else:
+            out["v"] = value.isoformat()
+        if name:
+            out["name"] = write_plain(name[0], strict, 1)
     elif type(zone).__module__ == "zoneinfo" and getattr(zone, "key", None):
         out |= {"v": value.replace(tzinfo=None).isoformat(), "zone": str(zone)}
     else:
@@ -336,13 +342,15 @@ def _read_zoned(found: dict[str, Any], kind: Any) -> Any:
         from zoneinfo import ZoneInfo  # needed for such values only, and not cheap to import
 
         value = value.replace(tzinfo=ZoneInfo(found["zone"]))
-    elif "name" in found:
-        value = value.replace(tzinfo=datetime.timezone(value.utcoffset(), found["name"]))
+    elif "offset_us" in found or "name" in found:
+        offset = found["offset_us"] * _MICROSECOND if "offset_us" in found else value.utcoffset()
+        value = value.replace(tzinfo=datetime.timezone(offset, *([found["name"]] if "name" in found else [])))
     return value.replace(fold=1) if found.get("fold") else value
 
 
 # --- the kinds ---
 
+_MICROSECOND = datetime.timedelta(microseconds=1)
 _ODD = re.compile("[\\\\\ud800-\udfff]")
 _UNODD = re.compile(r"\\(\\|u[0-9a-f]{4})")
 WRITERS: dict[type, Writer] = {
