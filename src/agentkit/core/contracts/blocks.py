@@ -45,7 +45,7 @@ class TextBlock:
     extra: Mapping[str, Any] = field(default_factory=no_entries, hash=False)
 
     def __post_init__(self) -> None:
-        _require_str(self.text, "TextBlock.text")
+        settle_text(self, "text")
         if type(self.extra) is not FrozenDict:
             object.__setattr__(self, "extra", freeze_mapping(self.extra, "TextBlock.extra"))
 
@@ -54,7 +54,8 @@ class TextBlock:
 class ImageBlock:
     """An image: its bytes, or a reference (URL, file id, blob handle). `width`, `height` in pixels.
 
-    A data URI given as the source is decoded. `detail` is OpenAI's low, high, original or auto.
+    A data URI given as the source is decoded. `detail` is OpenAI's low, high, original or auto. Raises TypeError for a
+    field of a wrong type, ValueError for a negative size; so do the other blocks.
     """
 
     source: bytes | str
@@ -64,7 +65,9 @@ class ImageBlock:
     detail: str | None = None
 
     def __post_init__(self) -> None:
-        _settle_source(self, "ImageBlock")
+        _settle_source(self)
+        settle_text(self, "media_type", "detail", optional=True)
+        _check_sizes(self, "width", "height")
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,9 @@ class DocumentBlock:
     pages: int | None = None
 
     def __post_init__(self) -> None:
-        _settle_source(self, "DocumentBlock")
+        _settle_source(self)
+        settle_text(self, "media_type", "title", optional=True)
+        _check_sizes(self, "pages")
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,8 @@ class ThinkingBlock:
     signature: str | None = None
 
     def __post_init__(self) -> None:
-        _require_str(self.text, "ThinkingBlock.text")
+        settle_text(self, "text")
+        settle_text(self, "signature", optional=True)
 
 
 @dataclass(frozen=True)
@@ -98,7 +104,7 @@ class RedactedThinkingBlock:
     data: str
 
     def __post_init__(self) -> None:
-        _require_str(self.data, "RedactedThinkingBlock.data")
+        settle_text(self, "data")
 
 
 @dataclass(frozen=True)
@@ -109,7 +115,7 @@ class NativeBlock:
     payload: Any = field(hash=False)
 
     def __post_init__(self) -> None:
-        _require_str(self.provider, "NativeBlock.provider")
+        settle_text(self, "provider")
         try:
             payload = deep_freeze(self.payload, max_depth=MAX_WIRE_DEPTH)
         except FreezeError as error:
@@ -153,13 +159,13 @@ def as_block(wire: Mapping[str, Any]) -> Block:
     if not isinstance(wire, Mapping):
         raise TypeError(f"a content block must be a mapping, not {type(wire).__name__}")
     kind = wire.get("type")
-    reader = _READERS.get(kind) if isinstance(kind, str) else None
-    block = reader(wire) if reader is not None else None
-    if block is None and kind is None and isinstance(wire.get("text"), str) and len(wire) == 1:
+    if kind is None and isinstance(wire.get("text"), str) and len(wire) == 1:
         return TextBlock(wire["text"])
-    if block is None:
-        block = NativeBlock("openai" if kind in _OPENAI_ONLY else "anthropic" if kind else "unknown", dict(wire))
-    return block
+    if not isinstance(kind, str) or not kind:
+        return NativeBlock("unknown", dict(wire))
+    reader = _READERS.get(kind)
+    block = reader(wire) if reader is not None else None
+    return block or NativeBlock("openai" if kind in _OPENAI_ONLY else "anthropic", dict(wire))
 
 
 def _text(wire: Mapping[str, Any]) -> Block | None:
@@ -251,20 +257,40 @@ def _decode_data_uri(uri: str) -> tuple[bytes, str | None] | None:
     return re.sub(rb"%([0-9A-Fa-f]{2})", lambda found: bytes([int(found[1], 16)]), raw), head or None
 
 
-def _settle_source(block: ImageBlock | DocumentBlock, what: str) -> None:
+def _settle_source(block: ImageBlock | DocumentBlock) -> None:
     source: object = block.source
     if isinstance(source, bytearray):
         object.__setattr__(block, "source", bytes(source))
     elif isinstance(source, str):
-        found = _decode_data_uri(source) if source.startswith("data:") else None
+        settle_text(block, "source")
+        found = _decode_data_uri(block.source) if source.startswith("data:") else None  # type: ignore[arg-type]
         if found is not None:
             object.__setattr__(block, "source", found[0])
             if block.media_type is None:
                 object.__setattr__(block, "media_type", found[1])
     elif not isinstance(source, bytes):
-        raise TypeError(f"{what}.source must be bytes or str, not {type(source).__name__}")
+        raise TypeError(f"{type(block).__name__}.source must be bytes or str, not {type(source).__name__}")
 
 
-def _require_str(value: object, what: str) -> None:
-    if not isinstance(value, str):
-        raise TypeError(f"{what} must be a str, not {type(value).__name__}")
+def _check_sizes(block: ImageBlock | DocumentBlock, *names: str) -> None:
+    for name in names:
+        value = getattr(block, name)
+        if value is not None and type(value) is not int:
+            raise TypeError(f"{type(block).__name__}.{name} must be an int or None, not {type(value).__name__}")
+        if value is not None and value < 0:
+            raise ValueError(f"{type(block).__name__}.{name} must not be negative: {value}")
+
+
+def settle_text(value: Any, *names: str, optional: bool = False) -> None:
+    """Makes those fields of the frozen `value` exactly `str`, or None where that is `optional`; TypeError for others.
+
+    A subclass of str may print itself as something else (an Enum member does), and its class would travel with it.
+    """
+    for name in names:
+        text = getattr(value, name)
+        if type(text) is str or (optional and text is None):
+            continue
+        if not isinstance(text, str):
+            or_none = " or None" if optional else ""
+            raise TypeError(f"{type(value).__name__}.{name} must be a str{or_none}, not {type(text).__name__}")
+        object.__setattr__(value, name, str.__str__(text))

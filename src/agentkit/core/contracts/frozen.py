@@ -5,9 +5,11 @@ Touches only its argument. Containers are copied, so nothing frozen aliases what
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from copy import deepcopy
-from typing import Any, NoReturn, SupportsIndex, TypeAlias, TypeVar
+from operator import is_
+from typing import Any, NoReturn, SupportsIndex, TypeAlias, TypeVar, final
 
 from .errors import FreezeError
 
@@ -29,8 +31,14 @@ def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
     )
 
 
+@final
 class FrozenDict(dict[K, V]):
-    """A real `dict` that refuses every write; `{**d}`, `d | {}` and `d.copy()` give plain dicts."""
+    """A real `dict` that refuses every write; `{**d}`, `d | {}` and `d.copy()` give plain dicts.
+
+    Freezes one level: `deep_freeze` makes one that is frozen to the bottom.
+    """
+
+    __slots__ = ()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> FrozenDict[K, V]:
         self = dict.__new__(cls)
@@ -49,14 +57,21 @@ class FrozenDict(dict[K, V]):
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FrozenDict[K, V]:
-        return FrozenDict({deepcopy(k, memo): deepcopy(v, memo) for k, v in self.items()})
+        frozen: FrozenDict[K, V] = _refrozen(_thaw(self, lambda leaf: deepcopy(leaf, memo), {}))
+        return frozen
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
-        return FrozenDict, (dict(self),)
+        return _refrozen, (thaw(self),)
 
 
+@final
 class FrozenList(list[V]):
-    """A real `list` that refuses every write; `v[:]`, `v + []` and `v.copy()` give plain lists."""
+    """A real `list` that refuses every write; `v[:]`, `v + []` and `v.copy()` give plain lists.
+
+    Freezes one level, as FrozenDict does.
+    """
+
+    __slots__ = ()
 
     def __new__(cls, items: Iterable[V] = ()) -> FrozenList[V]:
         self = list.__new__(cls)
@@ -76,14 +91,21 @@ class FrozenList(list[V]):
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FrozenList[V]:
-        return FrozenList(deepcopy(v, memo) for v in self)
+        frozen: FrozenList[V] = _refrozen(_thaw(self, lambda leaf: deepcopy(leaf, memo), {}))
+        return frozen
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
-        return FrozenList, (list(self),)
+        return _refrozen, (thaw(self),)
+
+
+def _refrozen(value: Any) -> Any:
+    # Copies and pickles travel as plain containers: one level of recursion for each level of data, and none when they
+    # are frozen again, so that whatever could be frozen can be copied.
+    return _freeze_deep(value, sys.maxsize)
 
 
 _CONTAINERS = frozenset({dict, list, tuple, set, frozenset})
-_SEALS: dict[type, Callable[[Any], Any]] = {dict: FrozenDict, list: FrozenList, tuple: tuple}
+_FROZEN = frozenset({FrozenDict, FrozenList})
 _Slot: TypeAlias = "tuple[Any, Any, Any]"
 _OPEN = object()
 
@@ -121,29 +143,31 @@ def _freeze_shallow(value: Any, kind: type, done: dict[int, Any], room: int) -> 
     if not room:
         raise _TooDeep  # or a cycle: the other form tells them apart
     room -= 1
-    frozen: Any
+    plain: Any
     if kind is dict:
-        frozen = _new_dict(FrozenDict)
-        _fill_dict(
-            frozen,
-            {
-                k: v if (t := type(v)) not in _CONTAINERS else _freeze_shallow(v, t, done, room)
-                for k, v in value.items()
-            },
-        )
+        plain = {
+            k: v if (t := type(v)) not in _CONTAINERS else _freeze_shallow(v, t, done, room) for k, v in value.items()
+        }
     else:
-        items = [v if (t := type(v)) not in _CONTAINERS else _freeze_shallow(v, t, done, room) for v in value]
-        if kind is tuple:
-            frozen = tuple(items)
-        else:
-            frozen = _new_list(FrozenList)
-            _fill_list(frozen, items)
-    done[id(value)] = frozen
+        plain = [v if (t := type(v)) not in _CONTAINERS else _freeze_shallow(v, t, done, room) for v in value]
+    frozen = done[id(value)] = _sealed(value, kind, plain)
     return frozen
 
 
 _new_dict, _fill_dict = dict.__new__, dict.update
 _new_list, _fill_list = list.__new__, list.extend
+
+
+def _sealed(source: Any, kind: type, plain: Any) -> Any:
+    """The frozen form of `source`, whose frozen children are in `plain`."""
+    frozen: Any
+    if kind is dict:
+        _fill_dict(frozen := _new_dict(FrozenDict), plain)
+    elif kind is list:
+        _fill_list(frozen := _new_list(FrozenList), plain)
+    else:  # a tuple of frozen values is frozen itself
+        frozen = source if all(map(is_, source, plain)) else tuple(plain)
+    return frozen
 
 
 def _freeze_deep(value: Any, max_depth: int) -> Any:
@@ -155,11 +179,11 @@ def _freeze_deep(value: Any, max_depth: int) -> Any:
     depth = 0
     while work:
         source, parent, slot = work.pop()
-        if type(source) is _Open:
-            depth -= 1
-            done[source.key] = parent[slot] = source.seal(source.plain)
-            continue
         kind = type(source)
+        if kind is _Open:
+            depth -= 1
+            done[id(source.source)] = parent[slot] = _sealed(source.source, type(source.source), source.plain)
+            continue
         if kind is set or kind is frozenset:
             parent[slot] = frozenset(source)
             continue
@@ -176,7 +200,7 @@ def _freeze_deep(value: Any, max_depth: int) -> Any:
         depth += 1
         plain: Any = dict(source) if kind is dict else list(source)
         done[id(source)] = _OPEN
-        work.append((_Open(id(source), _SEALS[kind], plain), parent, slot))
+        work.append((_Open(source, plain), parent, slot))
         for at, child in source.items() if kind is dict else enumerate(source):
             if type(child) in _CONTAINERS:
                 work.append((child, plain, at))
@@ -184,12 +208,12 @@ def _freeze_deep(value: Any, max_depth: int) -> Any:
 
 
 class _Open:
-    """A container whose children are being copied into `plain`; `seal(plain)` is the finished copy."""
+    """A container whose children are being copied into `plain`."""
 
-    __slots__ = ("key", "plain", "seal")
+    __slots__ = ("plain", "source")
 
-    def __init__(self, key: int, seal: Callable[[Any], Any], plain: Any) -> None:
-        self.key, self.seal, self.plain = key, seal, plain
+    def __init__(self, source: Any, plain: Any) -> None:
+        self.source, self.plain = source, plain
 
 
 def thaw(value: Any) -> Any:
@@ -198,19 +222,19 @@ def thaw(value: Any) -> Any:
     Plain containers are copied too, other objects pass by identity. What sits inside a set or is a dict key stays
     as it is, since it has to remain hashable. A cycle keeps its shape, and no depth is too deep.
     """
-    return _thaw(value, lambda leaf: leaf)
+    return _thaw(value, lambda leaf: leaf, {})
 
 
 def private_copy(value: Any) -> Any:
     """`thaw(value)` with every other object deep-copied as well, so that nothing is shared with `value`."""
     memo: dict[int, Any] = {}
-    return _thaw(value, lambda leaf: deepcopy(leaf, memo))
+    return _thaw(value, lambda leaf: deepcopy(leaf, memo), memo)
 
 
-def _thaw(value: Any, leaf: Callable[[Any], Any]) -> Any:
-    # As in deep_freeze, but lists and dicts are placed at once, so that a cycle through them keeps its shape.
+def _thaw(value: Any, leaf: Callable[[Any], Any], done: dict[int, Any]) -> Any:
+    # As in deep_freeze, but lists and dicts are placed at once, so that a cycle through them keeps its shape. A tuple
+    # met inside itself is begun anew: the list or dict that closes the cycle is in place by then.
     root: list[Any] = [value]
-    done: dict[int, Any] = {}
     work: list[_Slot] = [(value, root, 0)]
     while work:
         source, parent, slot = work.pop()
@@ -218,12 +242,13 @@ def _thaw(value: Any, leaf: Callable[[Any], Any]) -> Any:
         if kind in _ATOMS:
             continue
         if kind is _Open:
-            done[source.key] = parent[slot] = tuple(source.plain)
+            key = id(source.source)
+            if key not in done:
+                done[key] = tuple(source.plain)
+            parent[slot] = done[key]
             continue
         copy = done.get(id(source))
-        if copy is _OPEN:
-            raise FreezeError("a tuple that contains itself cannot be copied; use a list for the cycle", cycle=True)
-        if copy is None:
+        if copy is None or type(copy) in _FROZEN:  # frozen: copied as a part of some other object
             if kind is dict or kind is FrozenDict:
                 copy = dict(source)
                 work.extend([(v, copy, k) for k, v in source.items() if type(v) not in _ATOMS])
@@ -232,8 +257,7 @@ def _thaw(value: Any, leaf: Callable[[Any], Any]) -> Any:
                 work.extend([(v, copy, i) for i, v in enumerate(source) if type(v) not in _ATOMS])
             elif kind is tuple:
                 items = list(source)
-                done[id(source)] = _OPEN
-                work.append((_Open(id(source), tuple, items), parent, slot))
+                work.append((_Open(source, items), parent, slot))
                 work.extend([(v, items, i) for i, v in enumerate(source) if type(v) not in _ATOMS])
                 continue
             elif kind is set or kind is frozenset:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, NoReturn
 
 
@@ -43,11 +45,21 @@ def _plain(value: Any) -> Any:
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, Mapping):
         return dict(value)
-    return str(value)
+    return _address().sub("", str(value))
+
+
+@cache
+def _address() -> re.Pattern[str]:
+    # Where an object without a text of its own happens to lie in memory.
+    return re.compile(" at 0x[0-9A-Fa-f]+")
+
+
+_CONTAINERS = (dict, list, tuple, set, frozenset)
 
 
 def _tolerant_text(value: Any, sort: bool = False) -> str:
-    # A work list of texts and values, last first, so that no nesting exhausts the stack.
+    # A work list of texts and values, last first, so that no nesting exhausts the stack. Types are asked of `type`,
+    # since an object may raise when it is asked for its class.
     parts: list[str] = []
     open_ids: set[int] = set()
     work: list[tuple[str, Any]] = [("value", value)]
@@ -57,29 +69,39 @@ def _tolerant_text(value: Any, sort: bool = False) -> str:
             parts.append(item)
         elif what == "close":
             open_ids.discard(item)
-        elif isinstance(item, (dict, list, tuple, set, frozenset)):
-            if id(item) in open_ids:
-                parts.append('"..."')
+        elif not issubclass(type(item), _CONTAINERS):
+            parts.append(_leaf_text(item))
+        elif id(item) in open_ids:
+            parts.append('"..."')
+        else:
+            try:
+                flat = _flattened(item, sort)
+            except Exception:  # a subclass whose iteration fails
+                parts.append(_stand_in(item))
                 continue
             open_ids.add(id(item))
-            is_map = isinstance(item, dict)
-            entries: list[list[tuple[str, Any]]]
-            if isinstance(item, dict):
-                rows = sorted(item.items(), key=lambda kv: _leaf_text(kv[0])) if sort else list(item.items())
-                entries = [[("text", _key_text(k) + ": "), ("value", v)] for k, v in rows]
-            else:
-                values = sorted(item, key=_leaf_text) if isinstance(item, (set, frozenset)) else item
-                entries = [[("value", v)] for v in values]
-            flat: list[tuple[str, Any]] = [("text", "{" if is_map else "[")]
-            for number, entry in enumerate(entries):
-                if number:
-                    flat.append(("text", ", "))
-                flat.extend(entry)
-            flat += [("text", "}" if is_map else "]"), ("close", id(item))]
+            work.append(("close", id(item)))
             work.extend(reversed(flat))
-        else:
-            parts.append(_leaf_text(item))
     return "".join(parts)
+
+
+def _flattened(item: Any, sort: bool) -> list[tuple[str, Any]]:
+    """One container as the texts and values that make up its JSON."""
+    is_map = issubclass(type(item), dict)
+    entries: list[list[tuple[str, Any]]]
+    if is_map:
+        rows = sorted(item.items(), key=lambda kv: _leaf_text(kv[0])) if sort else list(item.items())
+        entries = [[("text", _key_text(k) + ": "), ("value", v)] for k, v in rows]
+    else:
+        values = sorted(item, key=_leaf_text) if issubclass(type(item), (set, frozenset)) else item
+        entries = [[("value", v)] for v in values]
+    flat: list[tuple[str, Any]] = [("text", "{" if is_map else "[")]
+    for number, entry in enumerate(entries):
+        if number:
+            flat.append(("text", ", "))
+        flat.extend(entry)
+    flat.append(("text", "}" if is_map else "]"))
+    return flat
 
 
 def _key_text(key: Any) -> str:
@@ -88,14 +110,19 @@ def _key_text(key: Any) -> str:
 
 
 def _leaf_text(value: Any) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        return f'"{float(value)!r}"'
     try:
-        return json.dumps(
-            _plain(value) if not isinstance(value, (str, int, float, type(None))) else value, ensure_ascii=False
-        )
-    except Exception:  # an integer too long to print, or an object whose str fails
-        return f'"<{type(value).__name__}>"'
+        if isinstance(value, float) and not math.isfinite(value):
+            return f'"{float(value)!r}"'
+        plain = value if value is None or isinstance(value, (str, int, float)) else _plain(value)
+        return json.dumps(plain, ensure_ascii=False)
+    except Exception:  # the object's own code runs here and may raise anything
+        return _stand_in(value)
+
+
+def _stand_in(value: Any) -> str:
+    if issubclass(type(value), int):  # of more digits than the interpreter prints
+        return f'"{int.__index__(value):#x}"'
+    return json.dumps(f"<{type(value).__name__}>", ensure_ascii=False)
 
 
 class _NotAnObject(ValueError):

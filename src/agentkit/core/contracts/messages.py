@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import count
+from operator import is_
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .blocks import (
@@ -20,7 +22,8 @@ from .blocks import (
     as_block,
     freeze_mapping,
     no_entries,
-)  # fmt: skip
+    settle_text,
+)
 from .errors import FreezeError
 from .frozen import MAX_WIRE_DEPTH, FrozenDict, deep_freeze
 from .jsontext import json_text, parse_object, wire_json
@@ -29,6 +32,9 @@ T = TypeVar("T")
 
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 """The roles that agentkit knows; others are kept and repaired in the view."""
+
+_comparisons = count()
+"""Advances whenever two Message objects are compared; `count` is atomic."""
 
 MARKS = frozenset({"summary", "pinned", "pending", "synthetic", "late"})
 """The kinds that `mark` accepts."""
@@ -79,10 +85,10 @@ class ToolCall(FieldsOnly):
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        if type(self.id) is not str:
-            put(self, "id", _text_or_blank(self.id, "ToolCall.id"))
-        if type(self.name) is not str:
-            put(self, "name", _text_or_blank(self.name, "ToolCall.name"))
+        for key in ("id", "name"):
+            if getattr(self, key) is None:
+                put(self, key, "")
+        settle_text(self, "id", "name")
         if type(self.meta) is not FrozenDict:
             put(self, "meta", freeze_mapping(self.meta, "ToolCall.meta"))
         given: Any = self.arguments
@@ -92,7 +98,7 @@ class ToolCall(FieldsOnly):
             arguments, raw = EMPTY, None
         elif isinstance(given, Mapping):
             arguments, raw = _freeze_arguments(given)
-            if raw is None and self.raw is not None and _read_arguments(self.raw) == arguments:
+            if raw is None and self.raw is not None and _spells(self.raw, arguments):
                 raw = self.raw  # handed on by `replace`: kept only while it still spells these arguments
         else:
             raw = json_text(given)
@@ -123,6 +129,11 @@ class ToolCall(FieldsOnly):
         if self.raw is not None and not self.invalid and self.raw.strip(" \t\r\n") not in ("", "null"):
             return self.raw
         return derived(self, "_wire", lambda call: wire_json(call.arguments))
+
+
+def _spells(raw: str, arguments: FrozenDict[str, Any]) -> bool:
+    # By their JSON, since equality takes 1 for True.
+    return json_text(_read_arguments(raw)) == json_text(arguments)
 
 
 def _read_arguments(text: str) -> FrozenDict[str, Any]:
@@ -195,10 +206,8 @@ class Message(FieldsOnly):
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        if not isinstance(self.role, str):
-            raise TypeError(f"Message.role must be a str, not {type(self.role).__name__}")
-        _require_text(self.name, "Message.name")
-        _require_text(self.tool_call_id, "Message.tool_call_id")
+        settle_text(self, "role")
+        settle_text(self, "name", "tool_call_id", optional=True)
         if type(self.is_error) is not bool:
             raise TypeError(f"Message.is_error must be a bool, not {type(self.is_error).__name__}")
         if type(self.meta) is not FrozenDict:
@@ -213,7 +222,7 @@ class Message(FieldsOnly):
         if content is None or content is _UNSET:
             content = None
         elif isinstance(content, str):
-            content = str(content)
+            content = str.__str__(content)
         elif isinstance(content, (list, tuple)):
             if given:
                 raise ValueError("a Message takes its blocks as `content` or as `blocks`, not as both")
@@ -231,6 +240,23 @@ class Message(FieldsOnly):
         blocks = _without_natural_marks(blocks, len(calls))
         put(self, "content", text if blocks or content is None else content)
         put(self, "blocks", () if len(blocks) == 1 and _is_plain(blocks[0]) else blocks)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        next(_comparisons)
+        if type(other) is not type(self):
+            return NotImplemented
+        assert isinstance(other, Message)
+        return (
+            self.role == other.role
+            and self.content == other.content
+            and self.name == other.name
+            and self.tool_call_id == other.tool_call_id
+            and self.tool_calls == other.tool_calls
+            and self.blocks == other.blocks
+            and self.is_error == other.is_error
+        )
 
     def __hash__(self) -> int:
         return derived(self, "_hash", _hash_of)
@@ -306,6 +332,31 @@ class Message(FieldsOnly):
         return from_mapping(cls, data)
 
 
+def same_objects(left: Sequence[Message], right: Sequence[Message]) -> bool:
+    """Whether two lists, or two tuples, hold the very same messages in the same order; costs pointer comparisons.
+
+    Equal messages may still differ in meta and in what is sent: `1`, `1.0` and `True` in arguments are equal to Python.
+    """
+    # Sequences compare their items by identity before they ask for equality, all in C and ten times faster than a loop
+    # over `is`. So when no two messages have been compared meanwhile, in any thread, all items were the same.
+    before = next(_comparisons)
+    try:
+        return left == right and (next(_comparisons) == before + 1 or all(map(is_, left, right)))
+    except Exception:  # an argument's own __eq__ runs here; arrays refuse to be a truth value
+        return False
+
+
+def require_messages(given: Iterable[Any], what: str) -> list[Message]:
+    """A list of `given`; TypeError naming `what` and the place for anything that is no Message."""
+    messages = list(given)
+    for at, message in enumerate(messages):
+        if not isinstance(message, Message):
+            raise TypeError(
+                f"{what}[{at}] must be a Message, not {type(message).__name__}; Message.from_dict reads a mapping"
+            )
+    return messages
+
+
 def mark(message: Message, kind: str, /, **info: Any) -> Message:
     """A copy of `message` with `meta["agentkit"][kind] = info`.
 
@@ -343,12 +394,17 @@ def _hash_of(m: Message) -> int:
 def _digest_of(m: Message) -> bytes:
     shape: list[Any] = [m.role, m.content, m.name, m.tool_call_id, m.is_error]
     shape.append([[c.id, c.name, c.wire_arguments] for c in m.tool_calls])
-    shape.append([[type(b).__name__, *[_digestible(getattr(b, f.name)) for f in fields(b)]] for b in m.blocks])
+    blocks = [[type(b).__name__, *[_digestible(getattr(b, f.name)) for f in fields(b)]] for b in m.blocks]
+    shape.append([] if len(blocks) == 1 and blocks[0][0] == "TextBlock" and not blocks[0][2] else blocks)
     return hashlib.sha256(wire_json(shape).encode("utf-8", "surrogatepass")).digest()
 
 
 def _digestible(value: Any) -> Any:
-    return "sha256:" + hashlib.sha256(value).hexdigest() if isinstance(value, bytes) else value
+    if isinstance(value, bytes):
+        return "sha256:" + hashlib.sha256(value).hexdigest()
+    if isinstance(value, dict) and "cache_control" in value:  # never sent: only the plan sets marks
+        return {k: v for k, v in value.items() if k != "cache_control"}
+    return value
 
 
 def _ordered_of(m: Message) -> tuple[Block | ToolCall, ...]:
@@ -381,7 +437,12 @@ def as_call(entry: Any) -> ToolCall:
     source = inner if isinstance(inner, Mapping) else entry
     name = source.get("name") if source is not entry or not isinstance(inner, str) else inner
     arguments = next((source[k] for k in ("arguments", "input", "args") if k in source), EMPTY)
-    return ToolCall(entry.get("id"), name, arguments, meta=rest)
+    try:
+        return ToolCall(entry.get("id"), name, arguments, meta=rest)
+    except FreezeError as error:
+        if error.cycle:
+            raise
+        return ToolCall(entry.get("id"), name, arguments, meta={"_raw": json_text(rest)})
 
 
 def _as_blocks(given: Any, calls: tuple[ToolCall, ...]) -> tuple[tuple[Block, ...], tuple[ToolCall, ...]]:
@@ -418,13 +479,3 @@ def _without_natural_marks(blocks: tuple[Block, ...], calls: int) -> tuple[Block
 
 def _is_plain(block: Block) -> bool:
     return type(block) is TextBlock and not block.extra
-
-
-def _require_text(value: object, what: str) -> None:
-    if value is not None and not isinstance(value, str):
-        raise TypeError(f"{what} must be a str or None, not {type(value).__name__}")
-
-
-def _text_or_blank(value: object, what: str) -> str:
-    _require_text(value, what)
-    return "" if value is None else str(value)

@@ -45,6 +45,5 @@ def _part(value: int | str | None) -> str:
 
 
 def _digits(number: int) -> str:
-    # Integers of thousands of digits exceed the interpreter's printing limit; hexadecimal has none and begins with 0x,
-    # which no decimal form does.
-    return str(number) if number.bit_length() < 8_000 else hex(number)
+    # The interpreter's printing limit is 640 digits or more. Hexadecimal has none, and begins as no decimal form does.
+    return str(number) if number.bit_length() <= 2_000 else hex(number)
