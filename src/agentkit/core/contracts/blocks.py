@@ -67,7 +67,8 @@ class ImageBlock:
     def __post_init__(self) -> None:
         _settle_source(self)
         settle_text(self, "media_type", "detail", optional=True)
-        _check_sizes(self, "width", "height")
+        check_size(self, "width")
+        check_size(self, "height")
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class DocumentBlock:
     def __post_init__(self) -> None:
         _settle_source(self)
         settle_text(self, "media_type", "title", optional=True)
-        _check_sizes(self, "pages")
+        check_size(self, "pages")
 
 
 @dataclass(frozen=True)
@@ -272,13 +273,13 @@ def _settle_source(block: ImageBlock | DocumentBlock) -> None:
         raise TypeError(f"{type(block).__name__}.source must be bytes or str, not {type(source).__name__}")
 
 
-def _check_sizes(block: ImageBlock | DocumentBlock, *names: str) -> None:
-    for name in names:
-        value = getattr(block, name)
-        if value is not None and type(value) is not int:
-            raise TypeError(f"{type(block).__name__}.{name} must be an int or None, not {type(value).__name__}")
-        if value is not None and value < 0:
-            raise ValueError(f"{type(block).__name__}.{name} must not be negative: {value}")
+def check_size(value: Any, name: str) -> None:
+    """TypeError unless that field of `value` is an int or None, ValueError when it is negative."""
+    size = getattr(value, name)
+    if size is not None and type(size) is not int:
+        raise TypeError(f"{type(value).__name__}.{name} must be an int or None, not {type(size).__name__}")
+    if size is not None and size < 0:
+        raise ValueError(f"{type(value).__name__}.{name} must not be negative: {size}")
 
 
 def settle_text(value: Any, *names: str, optional: bool = False) -> None:

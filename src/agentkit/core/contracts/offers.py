@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .blocks import freeze_mapping, no_entries
+from .blocks import freeze_mapping, no_entries, settle_text
 from .messages import FieldsOnly
 
 
@@ -26,6 +26,7 @@ class Breakpoint:
             raise TypeError(f"Breakpoint.position must be an int, not {type(self.position).__name__}")
         if self.position < 0:
             raise ValueError(f"Breakpoint.position must not be negative: {self.position}")
+        settle_text(self, "ttl")
 
 
 @dataclass(frozen=True)
@@ -37,4 +38,5 @@ class ToolSchema(FieldsOnly):
     parameters: Mapping[str, Any] = field(default_factory=no_entries, hash=False)
 
     def __post_init__(self) -> None:
+        settle_text(self, "name", "description")
         object.__setattr__(self, "parameters", freeze_mapping(self.parameters, "ToolSchema.parameters"))

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .blocks import Block, CallMark, TextBlock, freeze_mapping, no_entries
-from .frozen import MAX_WIRE_DEPTH, FrozenDict, deep_freeze
-from .messages import Message, ToolCall
+from .blocks import Block, CallMark, TextBlock, check_size, freeze_mapping, no_entries
+from .frozen import MAX_WIRE_DEPTH, deep_freeze
+from .messages import Message, ToolCall, require_messages
 from .offers import Breakpoint as Breakpoint
 from .offers import ToolSchema as ToolSchema
 from .usage import Usage
@@ -51,19 +51,16 @@ class ChatRequest:
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        messages = tuple(self.messages)
-        for at, message in enumerate(messages):
-            if not isinstance(message, Message):
-                raise TypeError(f"ChatRequest.messages[{at}] must be a Message, not {type(message).__name__}")
-        put(self, "messages", messages)
+        put(self, "messages", tuple(require_messages(self.messages, "ChatRequest.messages")))
         if self.tools is not None:
             put(self, "tools", tuple(self.tools))
         for name in ("response_format", "tool_choice", "cache_hint"):
             put(self, name, deep_freeze(getattr(self, name), max_depth=MAX_WIRE_DEPTH))
         if isinstance(self.cache_hint, list):
             put(self, "cache_hint", tuple(self.cache_hint))
-        if type(self.options) is not FrozenDict:
-            put(self, "options", freeze_mapping(self.options, "ChatRequest.options"))
+        for name in ("max_tokens", "prefix"):
+            check_size(self, name)
+        put(self, "options", freeze_mapping(self.options, "ChatRequest.options"))
 
     @property
     def prefix_length(self) -> int:

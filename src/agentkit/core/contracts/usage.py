@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field, fields
 
 
@@ -33,8 +34,8 @@ class Usage:
         cost = self.cost_usd
         if isinstance(cost, bool) or not isinstance(cost, (int, float)):
             raise TypeError(f"Usage.cost_usd must be a number, not {type(cost).__name__}")
-        if not 0 <= cost < float("inf"):
-            raise ValueError(f"Usage.cost_usd must be finite and not negative: {cost}")
+        if not 0 <= cost <= sys.float_info.max:
+            raise ValueError("Usage.cost_usd must be finite and not negative")
         object.__setattr__(self, "cost_usd", round(float(cost), 6))
 
     @property
