@@ -104,7 +104,14 @@ class TooLarge(StoreError):
 
 
 class Corrupt(StoreError):
-    """What is stored under this key cannot be read back."""
+    """What is stored under this key cannot be read back.
+
+    `key` and, in a log, `position` say where; both are None when the store as a whole is damaged.
+    """
+
+    def __init__(self, *args: object, key: str | None = None, position: int | None = None) -> None:
+        self.key, self.position = key, position
+        super().__init__(*args)
 
 
 class MeterExceeded(AgentKitError, RuntimeError):

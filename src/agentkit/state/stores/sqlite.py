@@ -1,0 +1,441 @@
+"""The Store port over one SQLite file. Touches that file, its lock file and a clock, from threads of its own."""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import os
+import sqlite3
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, TypeVar
+
+from agentkit.core.contracts.errors import StoreError, TooLarge
+from agentkit.core.contracts.ports import Clock, Hit, Lease, StoreCapabilities
+
+from . import sqlite_schema as sql
+from .find import Query, searchable
+from .lockfile import LockFile
+from .rules import (
+    NOTHING,
+    AppendStep,
+    Body,
+    Claim,
+    Held,
+    PutStep,
+    Step,
+    check_claim,
+    check_count,
+    check_key,
+    check_lease,
+    check_page,
+    check_text,
+    decide,
+    is_current,
+    is_free,
+    require_current,
+    require_log,
+    require_value,
+    unpack,
+)
+from .single import SingleKeyCalls
+from .sqlite_file import Snapshot, as_store_error, open_for_reading, open_for_writing
+from .sqlite_index import Index
+from .sqlite_thread import ConnectionThread
+
+T = TypeVar("T")
+
+MAX_VALUE = 500_000_000
+"""Bytes; SQLite as it is usually built takes rows up to 1,000,000,000."""
+
+LEVELS = ("NORMAL", "FULL", "EXTRA")
+"""Of `synchronous`: below NORMAL an acknowledged write could be lost, or the file, when the power fails."""
+
+END_OF_KEYS = "\U0010ffff" * 513
+"""Behind every key in code point order, since no key is as long."""
+
+
+class SQLiteStore(SingleKeyCalls):
+    """Values and logs in one file, durable when acknowledged. Opened with the first call, or by `open`.
+
+    Several processes may open the file, and each call is a transaction. With `exclusive=True` one process has it to
+    itself, under a lock file that names it: waiting writes share a transaction and a disk flush, reads go on beside
+    them, and texts are indexed for `search` as they are written. `read_only=True` reads a file beside its owner.
+
+    `clock`: seconds since the epoch, for lifetimes and leases. `synchronous`: NORMAL, FULL or EXTRA; with FULL an
+    acknowledged write survives a power failure, with NORMAL in an exclusive store the last ones may not. `timeout`:
+    seconds to wait for other processes. Usable from any number of event loops, one after the other or at once.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        exclusive: bool = False,
+        clock: Clock = time.time,
+        synchronous: str = "FULL",
+        *,
+        read_only: bool = False,
+        timeout: float = 30.0,
+        max_value: int = MAX_VALUE,
+    ) -> None:
+        if synchronous not in LEVELS:
+            raise ValueError(f"synchronous must be one of {', '.join(LEVELS)}, not {synchronous!r}")
+        if exclusive and read_only:
+            raise ValueError("a store is opened exclusively to write to it; choose exclusive or read_only")
+        name = os.fspath(path)
+        if not name or name == ":memory:" or name.startswith("file:"):
+            raise ValueError(f"{name!r} is no path of a file; an InMemoryStore keeps nothing on disk")
+        super().__init__(
+            clock,
+            StoreCapabilities(durable=True, shared=not exclusive, lease=True, search=True, max_value=max_value),
+        )
+        self._threads = _Threads(Path(name).absolute(), exclusive, read_only, synchronous, timeout)
+        self._finalizer = weakref.finalize(self, self._threads.stop)
+        self._finalizer.atexit = False  # `_stop_all` waits for the threads, which a finalizer must not
+
+    @property
+    def path(self) -> Path:
+        return self._threads.path
+
+    async def open(self) -> None:
+        """Opens the file now, so that a wrong path, a lock or damage shows here and not at the first use."""
+        await self._threads.read(lambda db, index: None)
+
+    async def aclose(self) -> None:
+        """Finishes the calls that were made, closes the file and frees the lock; later calls raise StoreError."""
+        await self._threads.aclose()
+
+    async def list(self, key: str, *, start: int = 0, stop: int | None = None) -> builtins.list[Any]:
+        check_key(key)
+        first = min(check_count(start, "start"), sql.MAX_POSITION)
+        last = sql.MAX_POSITION if stop is None else min(check_count(stop, "stop") - 1, sql.MAX_POSITION)
+        now = self._clock()
+
+        def read(db: sqlite3.Connection, index: Index) -> builtins.list[Any]:
+            with Snapshot(db):
+                log = _log_of(db, key, now)
+                if log is None or last < first:
+                    return []
+                base = log << sql.POSITION_BITS
+                rows = db.execute(sql.ITEMS, (base | first, base | last)).fetchall()
+            return [unpack(body, key, item - base) for item, body in rows]
+
+        return await self._threads.read(read)
+
+    async def keys(self, prefix: str = "", *, after: str | None = None, limit: int | None = None) -> builtins.list[str]:
+        check_page(prefix, after, limit)
+        asked = {
+            "first": prefix if after is None else max(prefix, after + "\0"),
+            "end": _behind(prefix),
+            "now": self._clock(),
+            "limit": -1 if limit is None else limit,
+        }
+        return await self._threads.read(lambda db, index: [key for (key,) in db.execute(sql.KEYS, asked)])
+
+    async def lease(self, name: str, owner: str, ttl: float) -> Lease | None:
+        """The right to write under `name`, or None while another owner has it. `ttl` in seconds.
+
+        An exclusive store frees the leases of its predecessor when it is opened: whoever held them is gone.
+        """
+        seconds, now = check_claim(name, owner, ttl), self._clock()
+
+        def grant(db: sqlite3.Connection, index: Index) -> Lease | None:
+            if not is_free(_claim_of(db, name), owner, now):
+                return None
+            fence = _counter(db, "version") + 1
+            db.execute(sql.SET_COUNTER, (fence, "version"))
+            db.execute(sql.SET_CLAIM, (name, owner, fence, now + seconds))
+            return Lease(name, owner, fence, seconds)
+
+        return await self._threads.write(grant)
+
+    async def renew(self, lease: Lease) -> bool:
+        """Whether the lease is still the current one; it then lasts for its ttl from now."""
+        return await self._settle_claim(lease, Claim(lease.owner, lease.fence, self._clock() + lease.ttl))
+
+    async def release(self, lease: Lease) -> bool:
+        """Gives a lease up; False when it was not the current one."""
+        return await self._settle_claim(lease, Claim(None, lease.fence, 0.0))
+
+    async def _settle_claim(self, lease: Lease, claim: Claim) -> bool:
+        check_lease(lease)
+
+        def settle(db: sqlite3.Connection, index: Index) -> bool:
+            if not is_current(_claim_of(db, lease.name), lease):
+                return False
+            db.execute(sql.SET_CLAIM, (lease.name, *claim))
+            return True
+
+        return await self._threads.write(settle)
+
+    async def search(self, key: str, text: str, limit: int = 20) -> Sequence[Hit]:
+        """Items of a log that contain every word of `text`, in any case, the newest first; none for a blank text.
+
+        Words of three characters and more are looked up in the index of an exclusive store; all else is a scan.
+        """
+        check_key(key)
+        query, now = Query(check_text(text)), self._clock()
+        check_count(limit, "limit")
+
+        def find(db: sqlite3.Connection, index: Index) -> builtins.list[Hit]:
+            hits: builtins.list[Hit] = []
+            with Snapshot(db):
+                log = _log_of(db, key, now)
+                if log is None or not limit or not query.words:
+                    return hits
+                base = log << sql.POSITION_BITS
+                with closing(index.candidates(db, query.trigrams, base)) as candidates:
+                    for item, body in candidates:
+                        excerpt = query.excerpt(searchable(body))
+                        if excerpt is not None:
+                            hits.append(Hit(key, item - base, excerpt))
+                            if len(hits) == limit:
+                                break
+            return hits
+
+        return await self._threads.search(find)
+
+    async def _read(self, key: str, now: float) -> tuple[Body, int] | None:
+        def read(db: sqlite3.Connection, index: Index) -> tuple[Body, int] | None:
+            row = db.execute(sql.READ, (key,)).fetchone()
+            if row is None or (row[2] is not None and now >= row[2]):
+                return None
+            version, log, _, body = row
+            require_value(key, Held(length=1) if log is not None else Held(version))
+            return body, version
+
+        return await self._threads.read(read)
+
+    async def _write(self, steps: builtins.list[Step], now: float, fence: Lease | None) -> tuple[int, ...]:
+        def write(db: sqlite3.Connection, index: Index) -> tuple[int, ...]:
+            if fence is not None:
+                require_current(_claim_of(db, fence.name), fence)
+            return _carry_out(db, index, steps, now)
+
+        return await self._threads.write(write)
+
+
+class _Threads:
+    """The file's lock, connections and threads. Holds no reference to the store, so that a forgotten one is closed."""
+
+    def __init__(self, path: Path, exclusive: bool, read_only: bool, synchronous: str, timeout: float) -> None:
+        self.path, self._exclusive, self._read_only = path, exclusive, read_only
+        self._synchronous, self._timeout = synchronous, timeout
+        self._set_up()
+        _RUNNING.add(self)
+
+    def _set_up(self) -> None:
+        self._pid = os.getpid()
+        self._lock: LockFile | None = None
+        self._index = Index()
+        self._is_open = False
+        # The writer serves everything where only one connection may be busy at a time.
+        self._writer = self._thread(
+            "writer", self._open_writer, grouped=self._exclusive, closing=self._close_readers, closed=self._unlock
+        )
+        self._reader = self._thread("reader", self._open_reader) if self._exclusive else self._writer
+        self._finder = self._thread("finder", self._open_reader) if self._exclusive else self._writer
+
+    def _thread(
+        self,
+        role: str,
+        connect: Callable[[], sqlite3.Connection],
+        *,
+        grouped: bool = False,
+        closing: Callable[[], None] = lambda: None,
+        closed: Callable[[], None] = lambda: None,
+    ) -> ConnectionThread:
+        return ConnectionThread(
+            f"agentkit-sqlite-{role}",
+            connect,
+            told=lambda error: as_store_error(error, self.path),
+            grouped=grouped,
+            closing=closing,
+            closed=closed,
+        )
+
+    async def write(self, work: Callable[[sqlite3.Connection, Index], T]) -> T:
+        self._check_process()
+        if self._read_only:
+            raise StoreError(f"{self.path} was opened to be read only")
+        return await self._writer.call(lambda db: work(db, self._index), writes=True)
+
+    async def read(self, work: Callable[[sqlite3.Connection, Index], T]) -> T:
+        return await self._on(lambda: self._reader, work)
+
+    async def search(self, work: Callable[[sqlite3.Connection, Index], T]) -> T:
+        return await self._on(lambda: self._finder, work)
+
+    async def _on(self, thread: Callable[[], ConnectionThread], work: Callable[[sqlite3.Connection, Index], T]) -> T:
+        self._check_process()
+        if not self._is_open:  # a reading connection alone would find no file, or an older form
+            await self._writer.call(lambda db: None)
+            self._is_open = True
+        return await thread().call(lambda db: work(db, self._index))
+
+    def stop(self) -> None:
+        """Ends the threads without waiting for them."""
+        if self._pid == os.getpid():
+            self._writer.stop()
+
+    def join(self) -> None:
+        self._writer.join(5)
+
+    async def aclose(self) -> None:
+        if self._pid == os.getpid():
+            self._writer.stop()
+            await self._writer.ended()
+
+    def forget_parent(self) -> None:
+        """In a forked child: connections and threads belong to the parent. They are left open, since closing them here
+        would take its locks; this process opens its own."""
+        _INHERITED.append((self._writer, self._reader, self._finder))
+        if self._lock is not None:
+            self._lock.close()
+        self._set_up()
+
+    def _check_process(self) -> None:
+        if self._pid != os.getpid():  # forked without Python's hooks
+            self.forget_parent()
+
+    def _open_writer(self) -> sqlite3.Connection:
+        if self._read_only:
+            db = open_for_reading(self.path, timeout=self._timeout)
+            self._index.look(db)
+            return db
+        if self._lock is None:
+            self._lock = LockFile(self.path, exclusive=self._exclusive)
+        try:
+            db = open_for_writing(
+                self.path, exclusive=self._exclusive, synchronous=self._synchronous, timeout=self._timeout
+            )
+            try:
+                self._index.look(db)
+                if self._exclusive:
+                    self._index.catch_up(db)
+                    db.execute(sql.FREE_CLAIMS)
+            except BaseException:
+                db.close()
+                raise
+        except BaseException:
+            self._unlock()
+            raise
+        return db
+
+    def _open_reader(self) -> sqlite3.Connection:
+        return open_for_reading(self.path, timeout=self._timeout)
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.close(clear=self._exclusive)
+            self._lock = None
+
+    def _close_readers(self) -> None:
+        # The last connection to close folds the log into the file, and that has to be the one that writes.
+        for thread in (self._reader, self._finder):
+            if thread is not self._writer:
+                thread.stop()
+                thread.join()
+
+
+_RUNNING: weakref.WeakSet[_Threads] = weakref.WeakSet()
+_INHERITED: list[tuple[ConnectionThread, ...]] = []
+
+
+def _stop_all() -> None:
+    running = list(_RUNNING)
+    for threads in running:
+        threads.stop()
+    for threads in running:
+        threads.join()
+
+
+def _forget_parents() -> None:
+    for threads in list(_RUNNING):
+        threads.forget_parent()
+
+
+atexit.register(_stop_all)
+os.register_at_fork(after_in_child=_forget_parents)
+
+
+def _counter(db: sqlite3.Connection, name: str) -> int:
+    return int(db.execute(sql.COUNTER, (name,)).fetchone()[0])
+
+
+def _claim_of(db: sqlite3.Connection, name: str) -> Claim | None:
+    row = db.execute(sql.CLAIM, (name,)).fetchone()
+    return None if row is None else Claim(*row)
+
+
+def _log_of(db: sqlite3.Connection, key: str, now: float) -> int | None:
+    """The number of a log, None where nothing is; StoreError where a value is."""
+    row = db.execute(sql.HOLD, (key,)).fetchone()
+    if row is None:
+        return None
+    version, log, deadline = row
+    if log is None and (deadline is None or now < deadline):
+        require_log(key, Held(version))
+    return None if log is None else int(log)
+
+
+def _carry_out(db: sqlite3.Connection, index: Index, steps: list[Step], now: float) -> tuple[int, ...]:
+    """Runs in a transaction. All refusals come before the first write."""
+    logs: dict[str, int] = {}
+
+    def look(key: str) -> Held:
+        row = db.execute(sql.HOLD, (key,)).fetchone()
+        if row is None:
+            return NOTHING
+        version, log, deadline = row
+        if log is None:
+            return Held(version) if deadline is None or now < deadline else NOTHING
+        logs[key] = log
+        base = log << sql.POSITION_BITS
+        (last,) = db.execute(sql.LAST_ITEM, (base, base | sql.MAX_POSITION)).fetchone()
+        return Held(length=last - base + 1)
+
+    before = _counter(db, "version")
+    effects, version = decide(steps, look, before)
+    for step, number in effects:
+        if isinstance(step, AppendStep) and number + len(step.bodies) > sql.MAX_POSITION:
+            raise TooLarge(f"{step.key!r} has {number} items and takes up to {sql.MAX_POSITION}")
+    for step, number in effects:
+        if isinstance(step, PutStep):
+            db.execute(sql.PUT, (step.key, number, step.deadline, step.body))
+        elif isinstance(step, AppendStep):
+            if step.bodies:
+                if step.key not in logs:
+                    logs[step.key] = _open_log(db, step.key)
+                first = logs[step.key] << sql.POSITION_BITS | number
+                db.executemany(sql.ADD_ITEM, enumerate(step.bodies, first))
+                index.add(db, first, step.bodies)
+        elif number:
+            if (log := logs.pop(step.key, None)) is not None:
+                items = log << sql.POSITION_BITS, log << sql.POSITION_BITS | sql.MAX_POSITION
+                index.remove(db, *items)
+                db.execute(sql.REMOVE_ITEMS, items)
+            db.execute(sql.REMOVE_ENTRY, (step.key,))
+    if version != before:
+        db.execute(sql.SET_COUNTER, (version, "version"))
+    db.execute(sql.SWEEP, (now,))
+    return tuple(effect.number for effect in effects)
+
+
+def _open_log(db: sqlite3.Connection, key: str) -> int:
+    log = _counter(db, "log") + 1
+    db.execute(sql.SET_COUNTER, (log, "log"))
+    db.execute(sql.OPEN_LOG, (key, log))
+    return log
+
+
+def _behind(prefix: str) -> str:
+    """The first text in code point order behind all that begin with `prefix`."""
+    head = prefix.rstrip("\U0010ffff")
+    if not head:
+        return END_OF_KEYS
+    following = ord(head[-1]) + 1
+    return head[:-1] + chr(0xE000 if following == 0xD800 else following)
