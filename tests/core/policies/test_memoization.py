@@ -300,6 +300,7 @@ async def test_ttl_ends_an_entry() -> None:
     [
         ({"ttl": -1}, ValueError),
         ({"ttl": float("nan")}, ValueError),
+        ({"ttl": float("inf")}, ValueError),
         ({"ttl": "5"}, TypeError),
         ({"store": {}}, TypeError),
     ],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple, overload
 
@@ -41,8 +42,8 @@ def memoize(
     """
     if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, (int, float))):
         raise TypeError(f"ttl must be None or a number of seconds, not {type(ttl).__name__}")
-    if ttl is not None and not ttl >= 0:
-        raise ValueError(f"ttl must not be negative: {ttl}")
+    if ttl is not None and not (math.isfinite(ttl) and ttl >= 0):
+        raise ValueError(f"ttl must be finite and not negative: {ttl}")
     if store is not None and not isinstance(store, Store):
         raise TypeError(f"store must be a Store, not {type(store).__name__}")
     return Memoize(key, store, ttl, when)
