@@ -143,18 +143,25 @@ def _freeze_shallow(value: Any, kind: type, done: dict[int, Any], room: int) -> 
     if not room:
         raise _TooDeep  # or a cycle: the other form tells them apart
     room -= 1
-    plain: Any
+    frozen: Any
     if kind is dict:
-        plain = {
-            k: v if (t := type(v)) not in _CONTAINERS else _freeze_shallow(v, t, done, room) for k, v in value.items()
-        }
+        # Copied as a whole, then mended where a child is a container: most dicts of a record have none.
+        _fill_dict(frozen := _new_dict(FrozenDict), value)
+        if not _hold_no(map(type, value.values())):
+            for k, v in value.items():
+                if (t := type(v)) in _CONTAINERS:
+                    _put(frozen, k, _freeze_shallow(v, t, done, room))
+    elif _hold_no(map(type, value)):
+        frozen = _sealed(value, kind, value)
     else:
         plain = [v if (t := type(v)) not in _CONTAINERS else _freeze_shallow(v, t, done, room) for v in value]
-    frozen = done[id(value)] = _sealed(value, kind, plain)
+        frozen = _sealed(value, kind, plain)
+    done[id(value)] = frozen
     return frozen
 
 
-_new_dict, _fill_dict = dict.__new__, dict.update
+_hold_no = _CONTAINERS.isdisjoint
+_new_dict, _fill_dict, _put = dict.__new__, dict.update, dict.__setitem__
 _new_list, _fill_list = list.__new__, list.extend
 
 
@@ -229,6 +236,17 @@ def private_copy(value: Any) -> Any:
     """`thaw(value)` with every other object deep-copied as well, so that nothing is shared with `value`."""
     memo: dict[int, Any] = {}
     return _thaw(value, lambda leaf: deepcopy(leaf, memo), memo)
+
+
+def comparable_copy(value: Any) -> Any:
+    """`thaw(value)` for a later comparison: objects that compare by value are deep-copied, others pass by identity."""
+    memo: dict[int, Any] = {}
+
+    def leaf(value: Any) -> Any:
+        kind: Any = type(value)
+        return value if kind.__eq__ is object.__eq__ else deepcopy(value, memo)
+
+    return _thaw(value, leaf, {})
 
 
 def _thaw(value: Any, leaf: Callable[[Any], Any], done: dict[int, Any]) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from .blocks import freeze_mapping, no_entries, settle_text
-from .messages import FieldsOnly
+from .jsontext import canonical_json
+from .messages import FieldsOnly, derived
 
 
 @dataclass(frozen=True)
@@ -40,3 +41,22 @@ class ToolSchema(FieldsOnly):
     def __post_init__(self) -> None:
         settle_text(self, "name", "description")
         object.__setattr__(self, "parameters", freeze_mapping(self.parameters, "ToolSchema.parameters"))
+
+
+def canonical_tools(tools: Iterable[ToolSchema | Mapping[str, Any]]) -> tuple[str, ...]:
+    """Canonical JSON of each tool, sorted by name: the same set in any order gives the same texts."""
+    named: list[tuple[str, str]] = []
+    for tool in tools:
+        if isinstance(tool, ToolSchema):
+            named.append((tool.name, derived(tool, "_canonical", _canonical)))
+        elif isinstance(tool, Mapping):
+            inner = tool.get("function")
+            name = inner.get("name") if isinstance(inner, Mapping) else tool.get("name")
+            named.append((str(name or ""), canonical_json(tool)))
+        else:
+            raise TypeError(f"a tool must be a ToolSchema or a mapping, not {type(tool).__name__}")
+    return tuple(text for _, text in sorted(named))
+
+
+def _canonical(tool: ToolSchema) -> str:
+    return canonical_json({"name": tool.name, "description": tool.description, "parameters": tool.parameters})

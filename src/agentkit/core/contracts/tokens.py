@@ -7,14 +7,14 @@ Counters, compactors, quota, request builder and inspector all call it, so that 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 from .blocks import DocumentBlock, ImageBlock, NativeBlock, RedactedThinkingBlock, ThinkingBlock
 from .jsontext import json_text
 from .messages import Message, derived
-from .offers import ToolSchema
+from .offers import ToolSchema, canonical_tools
 
 OVERHEAD = 4
 """Tokens for each message and each tool call: role markers and delimiters of the supported providers take 3 to 4."""
@@ -34,8 +34,9 @@ ENCODED_FROM = 1_024
 
 @cache
 def _base64_strings() -> re.Pattern[str]:
-    # A JSON string of base64 text, wrapped lines and a data URI's head included.
-    return re.compile(r'"(?:data:[^",]{0,200},)?(?:[A-Za-z0-9+/_-]|\\[rn])+={0,2}(?:\\[rn])*"')
+    # A JSON string of base64 text, wrapped lines and a data URI's head included. Possessive, since a text that is all
+    # line ends up to its last character would cost the square of its length.
+    return re.compile(r'"(?:data:[^",]{0,200},)?(?:[A-Za-z0-9+/_-]++|\\[rn])++={0,2}+(?:\\[rn])*+"')
 
 
 class Weight(NamedTuple):
@@ -45,8 +46,8 @@ class Weight(NamedTuple):
     units: int
     flat: int
 
-    def tokens(self, chars_per_token: float = 4) -> int:
-        return int(self.chars // chars_per_token) + OVERHEAD * self.units + self.flat
+    def tokens(self) -> int:
+        return self.chars // 4 + OVERHEAD * self.units + self.flat
 
 
 def weight(message: Message) -> Weight:
@@ -54,39 +55,47 @@ def weight(message: Message) -> Weight:
     return derived(message, "_weight", _weigh)
 
 
-def _weigh(m: Message) -> Weight:
-    chars = len(m.content) + len(m.name or "") + len(m.tool_call_id or "")
+def _weigh(message: Message) -> Weight:
+    texts, units, flat = counted_parts(message)
+    return Weight(sum(map(len, texts)), units, flat)
+
+
+def counted_parts(message: Message) -> tuple[list[str], int, int]:
+    """What every counter counts of a message: its texts, its units (the message and its calls), and the flat tokens of
+    what has no text."""
+    texts = [message.content, message.name or "", message.tool_call_id or ""]
     flat = 0
-    for call in m.tool_calls:
-        chars += len(call.id) + len(call.name) + len(json_text(call.arguments))
-    for block in m.blocks:
+    for call in message.tool_calls:
+        texts += (call.id, call.name, json_text(call.arguments))
+    for block in message.blocks:
         if isinstance(block, ThinkingBlock):
-            chars += len(block.text)
+            texts.append(block.text)
         elif isinstance(block, RedactedThinkingBlock):
-            chars += len(block.data) * 3 // 4
+            texts.append(block.data[: len(block.data) * 3 // 4])
         elif isinstance(block, ImageBlock):
             flat += image_tokens(block)
         elif isinstance(block, DocumentBlock):
             flat += document_tokens(block)
         elif isinstance(block, NativeBlock):
             text, encoded = native_text(block.payload)
-            chars += len(text)
+            texts.append(text)
             flat += ENCODED * encoded
-    return Weight(chars, 1 + len(m.tool_calls), flat)
+    return texts, 1 + len(message.tool_calls), flat
 
 
 def image_tokens(image: ImageBlock) -> int:
     """The flat figure of an image's size class."""
-    edges = [edge for edge in (image.width, image.height) if isinstance(edge, int)]
-    longest = max(edges) if len(edges) == 2 else None
-    if image.detail == "low" or (longest is not None and longest <= 512):
+    if image.detail == "low":
         return IMAGE_SMALL
-    return IMAGE_MEDIUM if longest is not None and longest <= 1_024 else IMAGE_LARGE
+    if image.width is None or image.height is None:
+        return IMAGE_LARGE
+    longest = max(image.width, image.height)
+    return IMAGE_SMALL if longest <= 512 else IMAGE_MEDIUM if longest <= 1_024 else IMAGE_LARGE
 
 
 def document_tokens(document: DocumentBlock) -> int:
     """The flat figure of a document: by its pages where they are known."""
-    return DOCUMENT_PAGE * document.pages if isinstance(document.pages, int) else DOCUMENT_UNKNOWN
+    return DOCUMENT_UNKNOWN if document.pages is None else DOCUMENT_PAGE * document.pages
 
 
 def native_text(payload: Any) -> tuple[str, int]:
@@ -124,16 +133,14 @@ def estimate_message_tokens(messages: Sequence[Message]) -> int:
 
 
 def estimate_request_tokens(
-    messages: Sequence[Message], tools: Iterable[ToolSchema] = (), response_format: Any = None
+    messages: Sequence[Message], tools: Iterable[ToolSchema | Mapping[str, Any]] = (), response_format: Any = None
 ) -> int:
     """`estimate_message_tokens` of a request with its tool schemas and response format, counted by their JSON text."""
     w = total_weight(messages)
     return Weight(w.chars + schema_chars(tools, response_format), w.units, w.flat).tokens()
 
 
-def schema_chars(tools: Iterable[ToolSchema] = (), response_format: Any = None) -> int:
+def schema_chars(tools: Iterable[ToolSchema | Mapping[str, Any]] = (), response_format: Any = None) -> int:
     """Characters of the JSON text of tool schemas and of a response format."""
-    chars = len(json_text(response_format)) if response_format is not None else 0
-    for tool in tools:
-        chars += len(tool.name) + len(tool.description) + len(json_text(tool.parameters))
-    return chars
+    chars = sum(map(len, canonical_tools(tools)))
+    return chars if response_format is None else chars + len(json_text(response_format))

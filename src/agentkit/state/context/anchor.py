@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any
 
-from agentkit.core.contracts.messages import Message
+from agentkit.core.contracts.messages import Message, same_objects
 from agentkit.core.contracts.usage import Usage
 
 from .layout import Layout
@@ -104,7 +104,11 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Anchor:
-    """What a provider reported, and for which messages. Holds while version, prefix and all of them stay the same."""
+    """What a provider reported, and for which messages. Holds while version, prefix and all of them stay the same.
+
+    `volatile`: the estimate of the volatile messages sent along. `settings`: what the reports of two requests have to
+    share for their difference to say something about the messages alone.
+    """
 
     tokens: int
     volatile: int
@@ -129,16 +133,18 @@ class Anchor:
             self.version == version
             and len(self.messages) <= len(messages)
             and (self.prefix is prefix or self.prefix == prefix)
-            and self.messages == messages[: len(self.messages)]
+            and same_objects(self.messages, messages[: len(self.messages)])
         )
 
 
 def anchored(anchor: Anchor, appended: int, calibration: Calibration, *, exact: bool) -> TokenCount:
     """The count with an anchor; `appended` is the plain estimate of the messages behind it."""
     base = max(anchor.tokens - anchor.volatile, 0)
+    tokens = base + round(calibration.factor * appended)
     return TokenCount(
-        tokens=base + round(calibration.factor * appended),
-        upper=base + ceil(UPPER_EXACT * appended if exact else UPPER * calibration.factor * appended),
+        tokens=tokens,
+        # A counter is exact for its own vocabulary; a factor above 1 says that the model has another.
+        upper=max(base + ceil(UPPER_EXACT * appended if exact else UPPER * calibration.factor * appended), tokens),
         source="provider",
         reported=anchor.tokens,
         appended=appended,

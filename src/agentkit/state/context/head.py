@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from itertools import islice
-from operator import is_
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import reduce
 from typing import Any, TypeVar
 
-from agentkit.core.contracts.messages import Message
+from agentkit.core.contracts.messages import Message, same_objects
 
 T = TypeVar("T")
 
@@ -26,25 +25,18 @@ class KnownHead:
         self._seen: list[Message] = []
         self._folds: dict[Hashable, tuple[int, Any]] = {}
 
-    def fold(
-        self, messages: list[Message], name: Hashable, start: T, step: Callable[[T, Message], T], *, exact: bool = False
-    ) -> T:
-        """`step` applied from `start` over `messages`, in order.
-
-        `exact` asks for the very objects seen before; without it equal ones will do, which is enough for whatever
-        follows from the fields that equality compares.
-        """
+    def fold(self, messages: list[Message], name: Hashable, start: T, step: Callable[[T, Message], T]) -> T:
+        """`step` applied from `start` over `messages`, in order; `name` stands for both."""
         seen = self._seen
         if len(messages) > len(seen):
             seen.extend(messages[len(seen) :])
-        if seen != messages or (exact and not all(map(is_, seen, messages))):
+        if not same_objects(seen, messages):
             self._seen = seen = list(messages)
             self._folds.clear()
         known: tuple[int, T] = self._folds.get(name, (0, start))
         done, value = known
         if done < len(seen):
-            for message in islice(seen, done, None):
-                value = step(value, message)
+            value = reduce(step, seen[done:], value)
             self._folds[name] = len(seen), value
         return value
 
@@ -55,14 +47,19 @@ class KnownHead:
         return other
 
 
+def shared_head(left: Sequence[Message], right: Sequence[Message]) -> int:
+    """How many messages two lists, or two tuples, begin with that are the very same objects."""
+    length = min(len(left), len(right))
+    if same_objects(left[:length], right[:length]):
+        return length
+    return next((at for at, (a, b) in enumerate(zip(left, right, strict=False)) if a is not b), length)
+
+
 def fold_hash(value: int, message: Message) -> int:
     """One step of the hash of a message sequence."""
     return hash((value, message))
 
 
 def hash_messages(messages: Iterable[Message]) -> int:
-    """The hash of a message sequence; `KnownHead` reaches the same figure step by step."""
-    value = 0
-    for message in messages:
-        value = hash((value, message))
-    return value
+    """The hash of a message sequence, as `fold_hash` reaches it."""
+    return reduce(fold_hash, messages, 0)

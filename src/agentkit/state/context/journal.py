@@ -73,6 +73,12 @@ class MutationJournal(Generic[JournalEntryT]):
         journal._committed = committed
         return journal
 
+    def __getstate__(self) -> tuple[list[JournalEntryT], int]:
+        return self._entries, self._committed
+
+    def __setstate__(self, state: tuple[list[JournalEntryT], int]) -> None:
+        self._entries, self._committed = state
+
     def __len__(self) -> int:
         return len(self._entries)
 

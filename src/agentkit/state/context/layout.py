@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from operator import is_
-from typing import Any
+from functools import reduce
 
-from agentkit.core.contracts.jsontext import canonical_json
-from agentkit.core.contracts.messages import Message, derived
-from agentkit.core.contracts.offers import Breakpoint, ToolSchema
+from agentkit.core.contracts.messages import Message
+from agentkit.core.contracts.offers import Breakpoint
+
+from .head import shared_head
 
 KINDS = ("frozen", "summary", "tail", "volatile")
 
@@ -156,32 +156,10 @@ def first_difference(old: Layout, new: Layout) -> Difference | None:
 
 def _first_change(before: Sequence[Message], after: Sequence[Message]) -> int | None:
     """The first place at which both have a message and they differ in what is sent."""
-    same = list(map(is_, before, after))
-    if False not in same:
-        return None
-    for at in range(same.index(False), len(same)):
-        if not same[at] and before[at].digest != after[at].digest:
+    for at in range(shared_head(before, after), min(len(before), len(after))):
+        if before[at] is not after[at] and before[at].digest != after[at].digest:
             return at
     return None
-
-
-def canonical_tools(tools: Iterable[ToolSchema | Mapping[str, Any]]) -> tuple[str, ...]:
-    """Canonical JSON of each tool, sorted by name: the same set in any order gives the same texts."""
-    named: list[tuple[str, str]] = []
-    for tool in tools:
-        if isinstance(tool, ToolSchema):
-            named.append((tool.name, derived(tool, "_canonical", _canonical)))
-        elif isinstance(tool, Mapping):
-            inner = tool.get("function")
-            name = inner.get("name") if isinstance(inner, Mapping) else tool.get("name")
-            named.append((str(name or ""), canonical_json(tool)))
-        else:
-            raise TypeError(f"a tool must be a ToolSchema or a mapping, not {type(tool).__name__}")
-    return tuple(text for _, text in sorted(named))
-
-
-def _canonical(tool: ToolSchema) -> str:
-    return canonical_json({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
 
 
 EMPTY_DIGEST = hashlib.sha256(b"").digest()
@@ -194,10 +172,7 @@ def fold_digest(value: bytes, message: Message) -> bytes:
 
 def digest_messages(messages: Iterable[Message]) -> bytes:
     """The digest of a message sequence, as `fold_digest` reaches it."""
-    value = EMPTY_DIGEST
-    for message in messages:
-        value = fold_digest(value, message)
-    return value
+    return reduce(fold_digest, messages, EMPTY_DIGEST)
 
 
 def digest_frozen(messages: Iterable[Message], tools: Sequence[str]) -> bytes:

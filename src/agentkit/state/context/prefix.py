@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from agentkit.core.contracts.messages import Message, derived
+from agentkit.core.contracts.blocks import settle_text
+from agentkit.core.contracts.messages import FieldsOnly, Message, derived, require_messages
 
 
 @dataclass(frozen=True)
-class PrefixContext:
+class PrefixContext(FieldsOnly):
     """System prompt, grounding and output schema, frozen: changing them means building another prefix, and paying for a
     cache write. Equal inputs are equal and hash equal."""
 
@@ -25,19 +26,13 @@ class PrefixContext:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        if not isinstance(self.system_prompt, str):
-            raise TypeError(f"PrefixContext.system_prompt must be a str, not {type(self.system_prompt).__name__}")
-        if self.schema_block is not None and not isinstance(self.schema_block, str):
-            raise TypeError(f"PrefixContext.schema_block must be a str or None, not {type(self.schema_block).__name__}")
+        settle_text(self, "system_prompt")
+        settle_text(self, "schema_block", optional=True)
         if isinstance(self.grounding, (str, Message)):
             raise TypeError(
                 f"PrefixContext.grounding must be a sequence of Messages, not {type(self.grounding).__name__}"
             )
-        grounding = tuple(self.grounding)
-        for at, message in enumerate(grounding):
-            if not isinstance(message, Message):
-                raise TypeError(f"PrefixContext.grounding[{at}] must be a Message, not {type(message).__name__}")
-        object.__setattr__(self, "grounding", grounding)
+        object.__setattr__(self, "grounding", tuple(require_messages(self.grounding, "PrefixContext.grounding")))
 
     def as_messages(self) -> list[Message]:
         """System prompt (left out when empty), grounding in order, schema block as a system message named `schema`
@@ -51,9 +46,6 @@ class PrefixContext:
 
     def __bool__(self) -> bool:
         return bool(self.rendered)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
 
 
 def _render(prefix: PrefixContext) -> tuple[Message, ...]:

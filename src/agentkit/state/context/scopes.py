@@ -36,10 +36,7 @@ def surviving_indices(scope: Any, messages: Sequence[Message]) -> set[int]:
     positional = getattr(scope, "_surviving_indices", None)
     if callable(positional):
         return set(positional(messages)) & set(range(len(messages)))
-    if not callable(getattr(scope, "matches", None)):
-        raise TypeError(
-            f"{type(scope).__name__} is no scope: it needs matches(message, index) or _surviving_indices(messages)"
-        )
+    _require_scope(scope)
     return {i for i, message in enumerate(messages) if scope.matches(message, i)}
 
 
@@ -95,6 +92,10 @@ class Tagged:
     """Messages whose name equals the tag."""
 
     tag: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.tag, str):
+            raise TypeError(f"Tagged.tag must be a str, not {type(self.tag).__name__}")
 
     def matches(self, message: Message, index: int) -> bool:
         return message.name == self.tag
@@ -159,6 +160,9 @@ class Not:
 
     scope: Any
 
+    def __post_init__(self) -> None:
+        _require_scope(self.scope)
+
     def matches(self, message: Message, index: int) -> bool:
         _refuse_positional(self)
         return not self.scope.matches(message, index)
@@ -191,7 +195,15 @@ def _settle(scope: AllOf | AnyOf) -> None:
     given: Iterable[Any] = scope.scopes
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise TypeError(f"{type(scope).__name__} takes a sequence of scopes, not {type(given).__name__}")
-    object.__setattr__(scope, "scopes", tuple(given))
+    scopes = tuple(given)
+    for one in scopes:
+        _require_scope(one)
+    object.__setattr__(scope, "scopes", scopes)
+
+
+def _require_scope(scope: Any) -> None:
+    if isinstance(scope, type) or not isinstance(scope, (ContextScope, PositionalScope)):
+        raise TypeError(f"{scope!r} is no scope: it needs matches(message, index) or _surviving_indices(messages)")
 
 
 def _require_int(value: object, what: str) -> None:

@@ -6,19 +6,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import is_
 from typing import TYPE_CHECKING, Any
 
 from agentkit.core.contracts.errors import FreezeError
-from agentkit.core.contracts.frozen import deep_freeze
-from agentkit.core.contracts.messages import Message, derived
+from agentkit.core.contracts.frozen import FrozenDict, deep_freeze
+from agentkit.core.contracts.messages import FieldsOnly, Message, derived
 
-from .head import hash_messages
+from .head import hash_messages, shared_head
 from .prefix import PrefixContext
 
 
 @dataclass(frozen=True)
-class FrozenContext:
+class FrozenContext(FieldsOnly):
     """A context as it was at one moment; a value that may cross an agent boundary.
 
     `scratchpad`: (key, deep-frozen value) pairs sorted by key. Equality compares everything; the hash takes prefix,
@@ -52,10 +51,6 @@ class FrozenContext:
     def __hash__(self) -> int:
         return derived(self, "_hash", _hash_of)
 
-    def __getstate__(self) -> dict[str, Any]:
-        # Hashes of text differ from process to process, so a pickled snapshot takes its own anew.
-        return {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
-
 
 def _key(pair: tuple[str, Any]) -> str:
     return pair[0]
@@ -86,7 +81,9 @@ class ContextDiff:
     def __post_init__(self) -> None:
         object.__setattr__(self, "messages_added", tuple(self.messages_added))
         object.__setattr__(self, "messages_removed", tuple(self.messages_removed))
-        object.__setattr__(self, "scratchpad_changes", deep_freeze(dict(self.scratchpad_changes)))
+        # Value by value, so that the limit on nesting is the one that `freeze` has.
+        changes = {key: deep_freeze(value) for key, value in self.scratchpad_changes.items()}
+        object.__setattr__(self, "scratchpad_changes", FrozenDict(changes))
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -94,18 +91,12 @@ class ContextDiff:
 def multiset_difference(left: Sequence[Message], right: Sequence[Message]) -> tuple[list[Message], list[Message]]:
     """What is in `left` and not in `right`, and the reverse, each in its own order, duplicates counted.
 
-    The shared head and tail are passed over by identity, so that two forks cost by what differs.
+    Of equal messages the first ones pair. So passing over a shared head by identity changes nothing but the cost, and
+    two forks cost by what differs.
     """
-    head = _same_run(left, right)
+    head = shared_head(left, right)
     a, b = left[head:], right[head:]
-    tail = _same_run(a[::-1], b[::-1])
-    a, b = a[: len(a) - tail], b[: len(b) - tail]
     return _without(a, b), _without(b, a)
-
-
-def _same_run(left: Sequence[Message], right: Sequence[Message]) -> int:
-    same = list(map(is_, left, right))
-    return same.index(False) if False in same else len(same)
 
 
 def _without(source: Sequence[Message], taken: Sequence[Message]) -> list[Message]:

@@ -11,27 +11,18 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from math import ceil
-from typing import Any, Protocol, runtime_checkable
+from hashlib import sha256
+from math import ceil, inf
+from typing import Any
 
-from agentkit.core.contracts.blocks import (
-    DocumentBlock,
-    ImageBlock,
-    NativeBlock,
-    RedactedThinkingBlock,
-    ThinkingBlock,
-)
 from agentkit.core.contracts.counting import SyncTokenCounter, TokenCounter
-from agentkit.core.contracts.jsontext import json_text
 from agentkit.core.contracts.messages import Message, derived
+from agentkit.core.contracts.surrogates import replace_surrogates
 from agentkit.core.contracts.tokens import (
-    ENCODED,
     OVERHEAD,
-    document_tokens,
+    counted_parts,
     estimate_message_tokens,
     estimate_request_tokens,
-    image_tokens,
-    native_text,
     weight,
 )
 
@@ -42,33 +33,30 @@ __all__ = [
     "SyncTokenCounter",
     "TiktokenCounter",
     "TokenCounter",
+    "additive",
     "char_class_tokens",
     "estimate_message_tokens",
     "estimate_request_tokens",
 ]
 
 
-@runtime_checkable
-class AdditiveCounter(Protocol):
-    """A counter whose figure for a list follows from one pair of sums over its messages."""
+class AdditiveCounter:
+    """Base of counters whose figure for a list follows from one pair of sums over its messages.
+
+    Such a counter says what one message weighs and what tokens the sums make.
+    """
 
     @property
     def key(self) -> str:
-        """Names what `weigh` measures; counters of one key weigh alike."""
-        ...
+        """Names what `weigh` measures."""
+        raise NotImplementedError
 
-    def weigh(self, message: Message, /) -> tuple[int, int]: ...
-
-    def settle(self, first: int, second: int, /) -> int:
-        """Tokens of messages whose weights sum up to `first`, `second`."""
-        ...
-
-
-class _Additive:
     def weigh(self, message: Message, /) -> tuple[int, int]:
+        """What one message adds to the two sums."""
         raise NotImplementedError
 
     def settle(self, first: int, second: int, /) -> int:
+        """Tokens of messages whose weights sum up to `first`, `second`."""
         raise NotImplementedError
 
     def measure(self, messages: Sequence[Message], /) -> int:
@@ -85,11 +73,20 @@ class _Additive:
         return self.measure(messages)
 
 
+def additive(counter: TokenCounter) -> AdditiveCounter | None:
+    """`counter`, if sums of weights give what its `measure` and `estimate` give: a subclass may have its own."""
+    if not isinstance(counter, AdditiveCounter):
+        return None
+    kind = type(counter)
+    whole = kind.measure is AdditiveCounter.measure and kind.estimate is AdditiveCounter.estimate
+    return counter if whole else None
+
+
 @dataclass(frozen=True)
-class ApproxTokenCounter(_Additive):
+class ApproxTokenCounter(AdditiveCounter):
     """Characters / 4 and a flat overhead: free, and within about 30 % for English.
 
-    `chars_per_token` divides the characters only. `estimate` raises ValueError when it is not above 0.
+    `chars_per_token` divides the characters only. `estimate` raises ValueError when it is not above 0 and finite.
     """
 
     chars_per_token: float = 4.0
@@ -103,8 +100,8 @@ class ApproxTokenCounter(_Additive):
         return w.chars, OVERHEAD * w.units + w.flat
 
     def settle(self, first: int, second: int, /) -> int:
-        if not self.chars_per_token > 0:
-            raise ValueError(f"chars_per_token must be above 0, not {self.chars_per_token}")
+        if not 0 < self.chars_per_token < inf:
+            raise ValueError(f"chars_per_token must be above 0 and finite, not {self.chars_per_token}")
         return int(first // self.chars_per_token) + second
 
 
@@ -167,7 +164,7 @@ def char_class_tokens(text: str) -> int:
 
 
 @dataclass(frozen=True)
-class CharClassTokenCounter(_Additive):
+class CharClassTokenCounter(AdditiveCounter):
     """Counts by character class: near the real density of JSON, code, base64, CJK and other dense text as well.
 
     No dependency; a few MB a second, once per message. Flat overheads and block figures are those of the formula.
@@ -185,43 +182,27 @@ class CharClassTokenCounter(_Additive):
 
 
 def _weigh_by_class(message: Message) -> tuple[int, int]:
-    texts, flat = _texts_and_flat(message)
-    return sum(map(_class_units, texts)), flat
+    texts, units, flat = counted_parts(message)
+    return sum(map(_class_units, texts)), OVERHEAD * units + flat
 
 
-def _texts_and_flat(message: Message) -> tuple[list[str], int]:
-    """The texts that the formula counts, and the tokens that do not depend on text."""
-    flat = OVERHEAD * (1 + len(message.tool_calls))
-    texts = [message.content, message.name or "", message.tool_call_id or ""]
-    for call in message.tool_calls:
-        texts += (call.id, call.name, json_text(call.arguments))
-    for block in message.blocks:
-        if isinstance(block, ThinkingBlock):
-            texts.append(block.text)
-        elif isinstance(block, RedactedThinkingBlock):
-            texts.append(block.data[: len(block.data) * 3 // 4])
-        elif isinstance(block, ImageBlock):
-            flat += image_tokens(block)
-        elif isinstance(block, DocumentBlock):
-            flat += document_tokens(block)
-        elif isinstance(block, NativeBlock):
-            text, encoded = native_text(block.payload)
-            texts.append(text)
-            flat += ENCODED * encoded
-    return [text for text in texts if text], flat
-
-
-# SHA-1 of the addresses of the vocabulary files: the names under which tiktoken caches them.
 _RANK_FILES = {
-    "cl100k_base": "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
-    "o200k_base": "fb374d419588a4632f3f557e76b4b70aebbca790",
+    "cl100k_base": (
+        "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
+        "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+    ),
+    "o200k_base": (
+        "fb374d419588a4632f3f557e76b4b70aebbca790",
+        "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+    ),
 }
+"""Per vocabulary the name of its file, SHA-1 of its address as tiktoken caches it, and the SHA-256 of its content."""
 _PIECE = 2_000
 """Characters of a run of text, or of white space, that are encoded at once: byte-pair merging is quadratic in it."""
 
 
 @dataclass(frozen=True)
-class TiktokenCounter(_Additive):
+class TiktokenCounter(AdditiveCounter):
     """Counts with tiktoken's vocabulary, exact for the models that use it; the approximation where it cannot.
 
     Needs the package (`arc-agentkit[fast]`) and the vocabulary file in tiktoken's cache folder, since the package would
@@ -255,18 +236,16 @@ class TiktokenCounter(_Additive):
         return first + second if self._encoder is not None else ApproxTokenCounter().settle(first, second)
 
     def _weigh(self, message: Message) -> tuple[int, int]:
-        texts, flat = _texts_and_flat(message)
-        count = 0
-        for text in texts:
-            if not text.isascii():
-                text = text.encode("utf-8", "replace").decode("utf-8")
-            count += sum(len(self._encoder.encode_ordinary(piece)) for piece in _pieces(text))
-        return count, flat
+        texts, units, flat = counted_parts(message)
+        encode = self._encoder.encode_ordinary
+        count = sum(len(encode(piece)) for text in texts for piece in _pieces(replace_surrogates(text)))
+        return count, OVERHEAD * units + flat
 
 
 @cache
 def _long_runs() -> re.Pattern[str]:
-    return re.compile(rf"\S{{{_PIECE},}}|\s{{{_PIECE},}}")
+    # Looking back keeps a run that is too short from being tried again at each of its characters.
+    return re.compile(rf"(?<!\S)\S{{{_PIECE},}}|(?<!\s)\s{{{_PIECE},}}")
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -280,21 +259,25 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _load_encoder(encoding: str) -> Any:
-    if encoding in _RANK_FILES and not os.path.isfile(_rank_file(encoding)):
-        return None
     try:
+        if not _has_ranks(encoding):
+            return None
         import tiktoken
 
-        encoder = tiktoken.get_encoding(encoding) if encoding in _RANK_FILES else None
+        return tiktoken.get_encoding(encoding)
     except Exception:  # the design document demands a silent fallback; `exact` tells of it
         return None
-    return encoder
 
 
-def _rank_file(encoding: str) -> str:
-    for variable in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
-        if variable in os.environ:
-            return os.path.join(os.environ[variable], _RANK_FILES[encoding])
-    from tempfile import gettempdir  # costs a tenth of this package's import, and few ask
+def _has_ranks(encoding: str) -> bool:
+    # The package fetches a file that is missing, and throws away and fetches again one that is damaged.
+    name, digest = _RANK_FILES[encoding]
+    folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
+    if folder is None:
+        from tempfile import gettempdir  # costs a tenth of this package's import, and few ask
 
-    return os.path.join(gettempdir(), "data-gym-cache", _RANK_FILES[encoding])
+        folder = os.path.join(gettempdir(), "data-gym-cache")
+    if not folder:  # the package takes this for "cache nothing"
+        return False
+    with open(os.path.join(folder, name), "rb") as file:
+        return sha256(file.read()).hexdigest() == digest

@@ -6,35 +6,40 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
+from agentkit.core.contracts.blocks import check_size
 from agentkit.core.contracts.counting import SyncTokenCounter, TokenCounter
 from agentkit.core.contracts.errors import Conflict, MergeError, ScopeError
-from agentkit.core.contracts.frozen import deep_freeze, private_copy, thaw
-from agentkit.core.contracts.messages import Message, marked
-from agentkit.core.contracts.offers import ToolSchema
+from agentkit.core.contracts.frozen import comparable_copy, deep_freeze, private_copy
+from agentkit.core.contracts.messages import Message, marked, require_messages
+from agentkit.core.contracts.offers import ToolSchema, canonical_tools
 from agentkit.core.contracts.scope import Scope
-from agentkit.core.contracts.tokens import estimate_message_tokens
+from agentkit.core.contracts.tokens import OVERHEAD, estimate_message_tokens
 from agentkit.core.contracts.usage import Usage
 
 from .anchor import Anchor, Calibration, Observation, TokenCount, anchored, unanchored
 from .head import KnownHead, fold_hash
 from .journal import MutationJournal
-from .layout import EMPTY_DIGEST, Layout, Segment, canonical_tools, digest_frozen, digest_messages, fold_digest
+from .layout import EMPTY_DIGEST, Layout, Segment, digest_frozen, digest_messages, fold_digest
 from .lock import ContextLock, LockSlot
 from .prefix import PrefixContext
 from .scopes import ContextScope, PositionalScope, surviving_indices
 from .snapshot import ContextDiff, FrozenContext, changed_keys, combined_hash, multiset_difference
-from .tokens import AdditiveCounter, ApproxTokenCounter
+from .tokens import ApproxTokenCounter, additive
 
 MERGE_MODES = ("concat", "union", "delta")
-_PRIVATE = ("_lock", "_head", "_fork", "_identity")
+_PRIVATE = ("_lock", "_head", "_fork", "_identity", "_schemas")
 
 
 @dataclass(frozen=True)
 class ForkPoint:
-    """What a context shared with the one it was forked or sliced from, at that moment or at the last delta merge."""
+    """What a context shared with the one it was forked or sliced from, at that moment or at the last delta merge.
+
+    `parent`: the other context's `_identity`. `journal`: how many entries were there.
+    """
 
     parent: object
     messages: list[Message]
@@ -77,18 +82,16 @@ class WorkingContext:
 
     def __post_init__(self) -> None:
         given: dict[str, Any] = self.__dict__  # as the caller gave them, before the types below hold
-        if given["prefix"] is None:
-            self.prefix = PrefixContext()
-        elif not isinstance(given["prefix"], PrefixContext):
-            raise TypeError(f"prefix must be a PrefixContext, not {type(self.prefix).__name__}")
-        self.messages = _checked(given["messages"] if given["messages"] is not None else ())
-        self.scratchpad = _checked_notes(given["scratchpad"] if given["scratchpad"] is not None else {})
-        self.journal = given["journal"] if given["journal"] is not None else MutationJournal()
-        self.token_counter = given["token_counter"] if given["token_counter"] is not None else ApproxTokenCounter()
-        if self.limit is not None and type(self.limit) is not int:
-            raise TypeError(f"limit must be None or an int, not {type(self.limit).__name__}")
-        if self.limit is not None and self.limit < 0:
-            raise ValueError(f"limit must not be negative: {self.limit}")
+        for name, (kind, default) in _DEFAULTS.items():
+            if given[name] is None:
+                given[name] = default()
+            _require(given[name], kind, name)
+        self.messages = require_messages(() if given["messages"] is None else given["messages"], "messages")
+        self.scratchpad = _checked_notes({} if given["scratchpad"] is None else given["scratchpad"])
+        check_size(self, "limit")
+        _require(self.shared, bool, "shared")
+        if self.scope is not None:
+            _require(self.scope, Scope, "scope")
         self._version = 0
         self._anchor: Anchor | None = None
         self._fresh()
@@ -98,17 +101,18 @@ class WorkingContext:
         self._head = KnownHead()
         self._fork: ForkPoint | None = None
         self._identity = object()
+        self._schemas: tuple[tuple[str, ...], Message] | None = None
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def append(self, *messages: Message) -> WorkingContext:
         """Add messages to the end of the tail. TypeError for anything that is no Message; nothing is added then."""
-        self.messages.extend(_checked(messages))
+        self.messages.extend(require_messages(messages, "messages"))
         return self
 
     def extend(self, messages: Iterable[Message]) -> WorkingContext:
         """`append` for an iterable, which is read to its end first."""
-        self.messages.extend(_checked(messages))
+        self.messages.extend(require_messages(messages, "messages"))
         return self
 
     def clear_messages(self) -> WorkingContext:
@@ -133,7 +137,7 @@ class WorkingContext:
         The one door for compaction. Conflict if `version` is not the current one; ValueError for a `head` that is
         negative or longer than the tail.
         """
-        replacement = _checked(new)
+        replacement = require_messages(new, "new")
         if type(head) is not int or type(version) is not int:
             raise TypeError("head and version must be ints")
         if version != self._version:
@@ -165,8 +169,8 @@ class WorkingContext:
 
     async def tokens(self) -> int:
         """The counter's plain estimate of `assembled()`; `count` is the one that knows what the provider reported."""
-        if isinstance(self.token_counter, AdditiveCounter):
-            return self._measured()
+        if additive(self.token_counter) is not None:
+            return self._measure_with_tail(self.prefix.rendered)
         return await self.token_counter.estimate(self.assembled())
 
     def count(self, calibration: Calibration | None = None) -> TokenCount:
@@ -177,7 +181,7 @@ class WorkingContext:
         calibration = calibration or Calibration()
         anchor = self._anchor
         if anchor is None or not anchor.holds(version=self._version, prefix=self.prefix, messages=self.messages):
-            return unanchored(self._measured(), calibration)
+            return unanchored(self._measure_with_tail(self.prefix.rendered), calibration)
         appended = self._measure(self.messages[len(anchor.messages) :])
         return anchored(anchor, appended, calibration, exact=bool(getattr(self.token_counter, "exact", False)))
 
@@ -188,6 +192,8 @@ class WorkingContext:
         context no longer begins with. Returns what two successive reports on the same settings say about the estimate,
         for `Calibration.learn`; None when there is nothing to compare.
         """
+        _require(usage, Usage, "usage")
+        _require(layout, Layout, "layout")
         volatile = self._measure(layout.segment("volatile").messages)
         anchor = Anchor.of(usage, layout, version=self._version, prefix=self.prefix, volatile=volatile, model=model)
         if anchor is None or not anchor.holds(version=self._version, prefix=self.prefix, messages=self.messages):
@@ -214,16 +220,17 @@ class WorkingContext:
         covered = 0
         while covered < len(self.messages) and marked(self.messages[covered], "summary") is not None:
             covered += 1
-        frozen, summary = self.prefix.rendered, tuple(self.messages[:covered])
-        tail, closing = tuple(self.messages[covered:]), tuple(_checked(volatile))
-        schema_tokens = sum(map(len, schemas)) // 4
-        whole = self._measure_head(self.messages)
+        whole = tuple(self.messages)
+        frozen, summary, tail = self.prefix.rendered, whole[:covered], whole[covered:]
+        closing = tuple(require_messages(volatile, "volatile"))
+        in_frozen = self._measure(frozen) + self._measure_schemas(schemas)
         in_summary = self._measure(summary)
+        in_tail = max(self._measure_with_tail(()) - in_summary, 0)
         return Layout(
             (
-                Segment("frozen", frozen, digest_frozen(frozen, schemas).hex(), self._measure(frozen) + schema_tokens),
+                Segment("frozen", frozen, digest_frozen(frozen, schemas).hex(), in_frozen),
                 Segment("summary", summary, digest_messages(summary).hex(), in_summary),
-                Segment("tail", tail, self._tail_digest(covered).hex(), max(whole - in_summary, 0)),
+                Segment("tail", tail, self._tail_digest(covered).hex(), in_tail),
                 Segment("volatile", closing, digest_messages(closing).hex(), self._measure(closing)),
             ),
             schemas,
@@ -234,16 +241,18 @@ class WorkingContext:
     def fork(self) -> WorkingContext:
         """An independent copy: own tail and scratchpad (deep-copied, thawed), journal seeded with these entries as
         committed, the same prefix object. The fork point is kept for `merge(mode="delta")`."""
-        child = self._sibling(self.messages.copy(), MutationJournal(self.journal), shared=self.shared)
+        child = self._sibling(self.messages.copy())
+        child.journal.mark_committed()
         child._version, child._anchor, child._head = self._version, self._anchor, self._head.copy()
-        child._mark_fork(self)
+        child._fork = child._fork_point(self)
         return child
 
     def slice(self, scope: ContextScope | PositionalScope, *, shared: bool = False) -> WorkingContext:
         """A narrowed, independent view: the tail messages that `scope` keeps, everything else as it is here."""
         kept = sorted(surviving_indices(scope, self.messages))
-        child = self._sibling([self.messages[i] for i in kept], self.journal.copy(), shared=shared)
-        child._mark_fork(self)
+        child = self._sibling([self.messages[i] for i in kept])
+        child.shared = shared
+        child._fork = child._fork_point(self)
         return child
 
     def merge(self, other: WorkingContext, mode: str = "concat") -> WorkingContext:
@@ -255,8 +264,7 @@ class WorkingContext:
         context, then moves the fork point up. ValueError for another mode, ScopeError for two tenants, MergeError when
         there is no shared head; nothing has changed then.
         """
-        if not isinstance(other, WorkingContext):
-            raise TypeError(f"can only merge a WorkingContext, not {type(other).__name__}")
+        _require(other, WorkingContext, "other")
         if mode not in MERGE_MODES:
             raise ValueError(f"unknown merge mode {mode!r}; known are {', '.join(MERGE_MODES)}")
         if self.scope is not None and other.scope is not None and self.scope != other.scope:
@@ -277,16 +285,18 @@ class WorkingContext:
         shared = len(fork.messages)
         if other.messages[:shared] != fork.messages:
             raise MergeError("the other context's shared head was cleared or rewritten, so its delta is unknown")
-        deep_freeze(other.scratchpad)
+        for value in other.scratchpad.values():
+            deep_freeze(value)  # refuses what cannot be compared
         notes = private_copy(changed_keys(other.scratchpad, fork.scratchpad))
         incoming, entries = other.messages[shared:], other.journal.since(fork.journal)
+        moved_up = other._fork_point(self)
         for key in fork.scratchpad:
             if key not in other.scratchpad:
                 self.scratchpad.pop(key, None)
         self.messages.extend(incoming)
         self.scratchpad.update(notes)
         self.journal.apply(entries)
-        other._mark_fork(self)
+        other._fork = moved_up
         return self
 
     def freeze(self) -> FrozenContext:
@@ -298,8 +308,7 @@ class WorkingContext:
 
     def diff(self, other: WorkingContext) -> ContextDiff:
         """self - other, for replay and debugging; the journal has a diff of its own."""
-        if not isinstance(other, WorkingContext):
-            raise TypeError(f"can only diff against a WorkingContext, not {type(other).__name__}")
+        _require(other, WorkingContext, "other")
         added, removed = multiset_difference(self.messages, other.messages)
         changes = changed_keys(self.scratchpad, other.scratchpad)
         gone = {key: None for key in other.scratchpad if key not in self.scratchpad}
@@ -322,54 +331,50 @@ class WorkingContext:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _sibling(self, messages: list[Message], journal: MutationJournal[Any], *, shared: bool) -> WorkingContext:
+    def _sibling(self, messages: list[Message]) -> WorkingContext:
         # Not by the constructor: it would look at each message again, which this context has done before.
-        child = object.__new__(WorkingContext)
-        child.prefix, child.messages, child.scratchpad = self.prefix, messages, private_copy(self.scratchpad)
-        child.journal, child.token_counter, child.limit = journal, self.token_counter, self.limit
-        child.shared, child.scope, child._version, child._anchor = shared, self.scope, 0, None
+        child = object.__new__(type(self))
+        child.__dict__.update(self.__dict__)
+        child.messages, child.scratchpad, child.journal = messages, private_copy(self.scratchpad), self.journal.copy()
+        child._version, child._anchor = 0, None
         child._fresh()
         return child
 
-    def _mark_fork(self, parent: WorkingContext) -> None:
-        # Objects in the scratchpad are compared by identity, so the kept copy holds the same ones in fresh containers.
-        self._fork = ForkPoint(parent._identity, self.messages.copy(), thaw(self.scratchpad), self.journal.size())
-
-    def _measured(self) -> int:
-        """The counter's figure for `assembled()`, looking only at what was appended."""
-        counter = self.token_counter
-        if not isinstance(counter, AdditiveCounter):
-            return self._measure(self.assembled())
-        first, second = self._tail_sums(counter)
-        for message in self.prefix.rendered:
-            a, b = counter.weigh(message)
-            first += a
-            second += b
-        return counter.settle(first, second)
-
-    def _measure_head(self, messages: list[Message]) -> int:
-        counter = self.token_counter
-        if not isinstance(counter, AdditiveCounter):
-            return self._measure(messages)
-        return counter.settle(*self._tail_sums(counter))
-
-    def _tail_sums(self, counter: AdditiveCounter) -> tuple[int, int]:
-        def step(sums: tuple[int, int], message: Message) -> tuple[int, int]:
-            a, b = counter.weigh(message)
-            return sums[0] + a, sums[1] + b
-
-        return self._head.fold(self.messages, counter.key, (0, 0), step)
+    def _fork_point(self, parent: WorkingContext) -> ForkPoint:
+        scratchpad = comparable_copy(self.scratchpad)
+        return ForkPoint(parent._identity, self.messages.copy(), scratchpad, self.journal.size())
 
     def _measure(self, messages: Sequence[Message]) -> int:
         counter = self.token_counter
         return counter.measure(messages) if isinstance(counter, SyncTokenCounter) else estimate_message_tokens(messages)
+
+    def _measure_with_tail(self, head: Sequence[Message]) -> int:
+        """The counter's figure for `head` and the tail, of which only what was appended is looked at."""
+        counter = additive(self.token_counter)
+        if counter is None:
+            return self._measure([*head, *self.messages])
+
+        def step(sums: tuple[int, int], message: Message) -> tuple[int, int]:
+            first, second = counter.weigh(message)
+            return sums[0] + first, sums[1] + second
+
+        sums = self._head.fold(self.messages, (type(counter), counter.key), (0, 0), step)
+        return counter.settle(*reduce(step, head, sums))
+
+    def _measure_schemas(self, schemas: tuple[str, ...]) -> int:
+        """The counter's figure for the text of tool schemas, which no message holds."""
+        if not schemas:
+            return 0
+        if self._schemas is None or self._schemas[0] != schemas:
+            self._schemas = schemas, Message("system", "".join(schemas))
+        return max(self._measure((self._schemas[1],)) - OVERHEAD, 0)
 
     def _tail_digest(self, covered: int) -> bytes:
         def step(state: tuple[int, bytes], message: Message) -> tuple[int, bytes]:
             at, digest = state
             return at + 1, digest if at < covered else fold_digest(digest, message)
 
-        return self._head.fold(self.messages, ("digest", covered), (0, EMPTY_DIGEST), step, exact=True)[1]
+        return self._head.fold(self.messages, ("digest", covered), (0, EMPTY_DIGEST), step)[1]
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in _PRIVATE}
@@ -379,17 +384,20 @@ class WorkingContext:
         self._fresh()
 
 
-def _checked(messages: Iterable[Any]) -> list[Message]:
-    found = list(messages)
-    for message in found:
-        if not isinstance(message, Message):
-            raise TypeError(f"a context holds Messages, not {type(message).__name__}; Message.from_dict reads a dict")
-    return found
+_DEFAULTS: dict[str, tuple[type, Callable[[], Any]]] = {
+    "prefix": (PrefixContext, PrefixContext),
+    "journal": (MutationJournal, MutationJournal),
+    "token_counter": (TokenCounter, ApproxTokenCounter),
+}
+
+
+def _require(value: object, kind: type, what: str) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{what} must be a {kind.__name__}, not {type(value).__name__}")
 
 
 def _checked_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
-    if not isinstance(notes, Mapping):
-        raise TypeError(f"the scratchpad takes a mapping, not {type(notes).__name__}")
+    _require(notes, Mapping, "the scratchpad's content")
     for key in notes:
         if not isinstance(key, str):
             raise TypeError(f"a scratchpad key must be a str, not {type(key).__name__}")
@@ -397,15 +405,22 @@ def _checked_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _new_in(incoming: Sequence[Message], known: Sequence[Message]) -> list[Message]:
-    """Messages of `incoming` that are not in `known` nor earlier in `incoming`, and results of calls that are new."""
+    """Messages of `incoming` that are not in `known` nor earlier in `incoming`, and the results of calls that are new.
+
+    Equal results can answer different calls, since ids repeat: each new call brings one result along.
+    """
     seen = set(known)
     new: list[Message] = []
-    came_along: dict[str, bool] = {}
+    owed: dict[str, int] = {}
     for message in list(incoming):
         is_new = message not in seen
         for call in message.tool_calls:
-            came_along[call.id] = is_new
-        if is_new or (message.role == "tool" and came_along.get(message.tool_call_id or "")):
+            owed[call.id] = owed.get(call.id, 0) + 1 if is_new else 0
+        answers = message.tool_call_id or ""
+        is_owed = message.role == "tool" and owed.get(answers, 0) > 0
+        if is_owed:
+            owed[answers] -= 1
+        if is_new or is_owed:
             new.append(message)
             seen.add(message)
     return new
