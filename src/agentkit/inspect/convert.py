@@ -1,0 +1,1 @@
+"""A transcript as JSON text of another form. Touches only its arguments."""
