@@ -5,6 +5,7 @@ from __future__ import annotations
 from .doubles import FakeClock, FakeTool, RecordedSpan, RecordingTracer
 from .fake_llm import FakeLLM
 from .run import make_test_ctx
+from .store_suite import StoreSuite
 
 __all__ = [
     "FakeClock",
@@ -12,5 +13,6 @@ __all__ = [
     "FakeTool",
     "RecordedSpan",
     "RecordingTracer",
+    "StoreSuite",
     "make_test_ctx",
 ]

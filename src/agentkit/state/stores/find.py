@@ -12,6 +12,8 @@ import re
 import unicodedata
 from typing import Any
 
+from agentkit.core.contracts.plain import READERS
+
 from .rules import Body
 
 REVISION = f"1-{unicodedata.unidata_version}"
@@ -61,6 +63,8 @@ def _texts_of(item: dict[str, Any]) -> list[Any]:
     tag = item.get("$")
     if tag == "bytes":
         return []
+    if tag == "str":
+        return [READERS["str"](item)] if isinstance(item.get("v"), str) else []
     skipped = ("$", "role", "type") if tag == "message" else ("$",)
     return [value for key, value in item.items() if key not in skipped]
 
