@@ -16,7 +16,7 @@ import click
 from agentkit import __version__
 
 if TYPE_CHECKING:
-    from agentkit.inspect.measure import Counter
+    from agentkit.state.context.tokens import AdditiveCounter
     from agentkit.transcripts import Transcript
 
 OK, FINDINGS, USAGE, UNREADABLE, UNWRITABLE, INTERRUPTED, UNREAD = 0, 1, 2, 3, 4, 130, 141
@@ -293,7 +293,7 @@ def replay(
 
 
 async def _replay_all(
-    file: str, runs: Sequence[tuple[str, Found]], store_file: str, counter: Counter,
+    file: str, runs: Sequence[tuple[str, Found]], store_file: str, counter: AdditiveCounter,
     resume: bool, delay: float, every: int | None,
 ) -> None:  # fmt: skip
     from agentkit.core.contracts.scope import Scope
@@ -385,7 +385,7 @@ def _load_progress(file: str) -> Iterator[Callable[[int, int], None] | None]:
             bar.__exit__(None, None, None)
 
 
-def _counter(name: str) -> Counter:
+def _counter(name: str) -> AdditiveCounter:
     from agentkit.state.context import ApproxTokenCounter, CharClassTokenCounter, TiktokenCounter
 
     if name == "tiktoken":

@@ -21,21 +21,22 @@ from agentkit.core.contracts.types import (
     marked,
 )
 from agentkit.inspect import Inspection, inspect_transcript
-from agentkit.inspect.measure import Counter, count_transcript
+from agentkit.inspect.measure import count_transcript
 from agentkit.inspect.pieces import EXCERPT, LARGEST, excerpt
 from agentkit.models.catalog.compact import quote
 from agentkit.state.context import ApproxTokenCounter, CharClassTokenCounter, WorkingContext
+from agentkit.state.context.tokens import AdditiveCounter
 from agentkit.transcripts import Transcript
 from agentkit.transcripts.report import Finding as Recorded
 from tests.inspect.samples import UNPRICED, compacted, hostile, response, session, transcript
 
-COUNTERS: Sequence[Counter] = (ApproxTokenCounter(), CharClassTokenCounter())
+COUNTERS: Sequence[AdditiveCounter] = (ApproxTokenCounter(), CharClassTokenCounter())
 MADE: Sequence[Callable[[], Transcript]] = (session, compacted, hostile)
 
 
 @pytest.mark.parametrize("counter", COUNTERS, ids=lambda counter: counter.key)
 @pytest.mark.parametrize("made", MADE, ids=lambda made: made.__name__)
-def test_tables_add_up(made: Callable[[], Transcript], counter: Counter) -> None:
+def test_tables_add_up(made: Callable[[], Transcript], counter: AdditiveCounter) -> None:
     one = inspect_transcript(made(), counter=counter)
     check_sums(one)
     assert one.tokens == count_transcript(made(), counter)
@@ -267,7 +268,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
 
 
 @given(histories(), st.sampled_from(COUNTERS))
-def test_any_transcript_adds_up(history: list[Message], counter: Counter) -> None:
+def test_any_transcript_adds_up(history: list[Message], counter: AdditiveCounter) -> None:
     made = transcript(history)
     before = made.context.freeze()
     one = inspect_transcript(made, counter=counter)

@@ -47,6 +47,10 @@ class Style:
             text = text.replace(ours, ascii_text)
         return text.encode("ascii", "replace").decode()
 
+    def clip(self, text: str, width: int) -> str:
+        """The beginning of `text`, as this terminal can show it, in `width` columns."""
+        return clip(self.plain(text), width, "…" if self.unicode else "...")
+
     def bar(self, part: int, most: int, width: int) -> str:
         """A bar of up to `width` columns, as long as `part` is of `most`."""
         if part <= 0 or most <= 0:
@@ -106,12 +110,11 @@ def table(
         if taken > 0:
             widths[give] -= taken
             over -= taken
-    more = "…" if style.unicode else "..."
 
     def line(cells: Sequence[str]) -> str:
         padded = []
         for i, cell in enumerate(cells):
-            cell = clip(cell, widths[i], more)
+            cell = style.clip(cell, widths[i])
             space = " " * (widths[i] - width_of(cell))
             padded.append(cell + space if i in text else space + cell)
         return "  " + "  ".join(padded).rstrip()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Protocol, get_args
+from typing import get_args
 
 from agentkit.core.contracts.messages import Message, marked
 from agentkit.core.contracts.usage import Usage
@@ -19,24 +19,19 @@ from agentkit.models.catalog.compact import Mode, quote, window
 from agentkit.models.usage import UsageReading
 from agentkit.state.context import CharClassTokenCounter, Layout, WorkingContext
 from agentkit.state.context.anchor import Calibration, Observation
-from agentkit.state.context.tokens import AdditiveCounter, SyncTokenCounter
+from agentkit.state.context.tokens import AdditiveCounter
 from agentkit.transcripts import Response as Recorded
 from agentkit.transcripts import Transcript
 
 from .pieces import Tally, Weight
 from .values import Accuracy, Cost, Finding, Folding, Inspection, Response, Sizes
 
-
-class Counter(AdditiveCounter, SyncTokenCounter, Protocol):
-    """A counter whose sums can be carried on, as all of this library's own are."""
-
-
 PLACES = 5
 """Places of one kind of finding that a report names."""
 
 
 def inspect_transcript(
-    transcript: Transcript, *, source: str = "", number: int = 1, of: int = 1, counter: Counter | None = None
+    transcript: Transcript, *, source: str = "", number: int = 1, of: int = 1, counter: AdditiveCounter | None = None
 ) -> Inspection:
     """What there is to say about one conversation. `source` names its file, `number` of `of` its place there.
 
@@ -86,18 +81,18 @@ def inspect_transcript(
     )
 
 
-def count_transcript(transcript: Transcript, counter: Counter) -> int:
+def count_transcript(transcript: Transcript, counter: AdditiveCounter) -> int:
     """Tokens of all messages and tool schemas of a conversation, as `inspect_transcript` counts them."""
     layout = next_layout(transcript, counter)
     return counter.settle(*_sum(counter, transcript.history)) + _schemas(layout, counter)
 
 
-def _schemas(layout: Layout, counter: Counter) -> int:
+def _schemas(layout: Layout, counter: AdditiveCounter) -> int:
     frozen = layout.segment("frozen")
     return frozen.tokens - counter.settle(*_sum(counter, frozen.messages))
 
 
-def next_layout(transcript: Transcript, counter: Counter) -> Layout:
+def next_layout(transcript: Transcript, counter: AdditiveCounter) -> Layout:
     """The request that the agent would send next, sized by `counter`."""
     context = transcript.context
     return WorkingContext(context.prefix, context.messages, token_counter=counter).segments(tools=transcript.tools)
@@ -132,7 +127,7 @@ def is_sent(transcript: Transcript) -> Callable[[int], bool]:
     return lambda place: place < start or place <= after or id(transcript.history[place]) in sent
 
 
-def _sum(counter: Counter, messages: Iterable[Message]) -> Weight:
+def _sum(counter: AdditiveCounter, messages: Iterable[Message]) -> Weight:
     first = second = 0
     for message in messages:
         a, b = counter.weigh(message)
@@ -190,7 +185,7 @@ def _moment(time: str | None) -> datetime | None:
 # -- responses ---------------------------------------------------------------------------------------------------------
 
 
-def _responses(transcript: Transcript, counter: Counter, frozen: int) -> tuple[tuple[Response, ...], Accuracy]:
+def _responses(transcript: Transcript, counter: AdditiveCounter, frozen: int) -> tuple[tuple[Response, ...], Accuracy]:
     recorded = transcript.responses or [
         Recorded(place) for place, message in enumerate(transcript.history) if message.role == "assistant"
     ]
@@ -217,7 +212,7 @@ def _responses(transcript: Transcript, counter: Counter, frozen: int) -> tuple[t
 class _Requests:
     """The size of the request in front of any message of the history, in one pass over it."""
 
-    def __init__(self, transcript: Transcript, counter: Counter, frozen: int) -> None:
+    def __init__(self, transcript: Transcript, counter: AdditiveCounter, frozen: int) -> None:
         self.seen = 0
         self._frozen, self._start = frozen, prefix_length(transcript)
         self._sizes = list(_sizes(transcript, counter, frozen, self._start))
@@ -228,7 +223,7 @@ class _Requests:
         return self._sizes[at] if 0 <= at < len(self._sizes) else (Sizes(self._frozen), 0)
 
 
-def _sizes(transcript: Transcript, counter: Counter, frozen: int, start: int) -> Iterator[tuple[Sizes, int]]:
+def _sizes(transcript: Transcript, counter: AdditiveCounter, frozen: int, start: int) -> Iterator[tuple[Sizes, int]]:
     history, sent = transcript.history, is_sent(transcript)
     foldings = {compaction.index: compaction for compaction in transcript.compactions}
     summary: Weight = (0, 0)

@@ -18,10 +18,11 @@ from agentkit.core.contracts.messages import Message
 from agentkit.core.contracts.scope import Scope
 from agentkit.core.contracts.usage import Usage
 from agentkit.state.context import TokenCount, WorkingContext
+from agentkit.state.context.tokens import AdditiveCounter
 from agentkit.state.persistence import Checkpoint, Checkpointer, dehydrate, rehydrate
 from agentkit.transcripts import Response, Transcript
 
-from .measure import Counter, is_sent, prefix_length, price, usage_of
+from .measure import is_sent, prefix_length, price, usage_of
 from .values import Cost
 
 
@@ -113,7 +114,7 @@ class ReplayOptions:
     """How a replay runs: for which tenant, counted by what, going on or not, with a pause in seconds between turns."""
 
     scope: Scope
-    counter: Counter
+    counter: AdditiveCounter
     resume: bool = field(default=False, kw_only=True)
     pause: float = field(default=0.0, kw_only=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from . import wording
-from .columns import WIDTH, Style, clip, table
+from .columns import WIDTH, Style, table
 from .replay import Progress
 from .values import Inspection
 
@@ -59,7 +59,7 @@ def _shown_name(one: Inspection, among: Sequence[Inspection]) -> str:
 
 def _conversation(one: Inspection, style: Style) -> list[str]:
     title = wording.name(one) if one.of > 1 else one.source or wording.name(one)
-    lines = [style.bold(clip(style.plain(title), WIDTH)), style.dim(clip(style.plain(wording.about(one)), WIDTH)), ""]
+    lines = [style.bold(style.clip(title, WIDTH)), style.dim(style.clip(wording.about(one), WIDTH)), ""]
     lines += _figures(one, style)
     parts = (
         ("Context size", _context(one, style)),
@@ -83,7 +83,7 @@ def _figures(one: Inspection, style: Style) -> list[str]:
     for name, value, more in entries:
         head = f"  {name:<{name_width}}  {style.plain(value):>{value_width}}"
         room = WIDTH - len(head) - 3
-        lines.append((head + ("   " + style.dim(clip(style.plain(more), room)) if more else "")).rstrip())
+        lines.append((head + ("   " + style.dim(style.clip(more, room)) if more else "")).rstrip())
     return lines
 
 
@@ -189,11 +189,9 @@ def _findings(one: Inspection, style: Style) -> list[str]:
         count = f" ({finding.count}x)" if finding.count > 1 else ""
         head = f"{finding.kind}{count}"
         level = style.level(finding.level, f"{finding.level:<7}")
-        lines.append(f"  {level}  {clip(style.plain(head), WIDTH - 11)}")
+        lines.append(f"  {level}  {style.clip(head, WIDTH - 11)}")
         lines += [
-            f"           {clip(style.plain(line), WIDTH - 11)}"
-            for line in (finding.detail, wording.where(finding))
-            if line
+            f"           {style.clip(line, WIDTH - 11)}" for line in (finding.detail, wording.where(finding)) if line
         ]
     return lines
 

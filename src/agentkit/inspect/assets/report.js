@@ -36,6 +36,26 @@
     value: (_, __, ___, i) => data.number[at(data, i)] + (data.time[at(data, i)] ? " · " + data.time[at(data, i)] : ""),
   });
 
+  // A level for each response, as wide as its bar's place; null leaves a gap.
+  const levels = (u, series, from, to) => {
+    const stroke = new Path2D();
+    const fill = new Path2D();
+    const floor = u.valToPos(0, "y", true);
+    let open = false;
+    for (let i = from; i <= to; i++) {
+      const value = u.data[series][i];
+      if (value == null) { open = false; continue; }
+      const y = u.valToPos(value, "y", true);
+      const left = u.valToPos(u.data[0][i] - 0.5, "x", true);
+      const right = u.valToPos(u.data[0][i] + 0.5, "x", true);
+      if (open) stroke.lineTo(left, y); else stroke.moveTo(left, y);
+      stroke.lineTo(right, y);
+      fill.rect(left, y, right - left, floor - y);
+      open = true;
+    }
+    return { stroke, fill, clip: null, band: null, gaps: null, flags: 1 };
+  };
+
   // Layers stand on one another: each is drawn from zero up to its own top, the highest first, in opaque colours.
   const stacked = (data, layers, lines) => {
     const bars = uPlot.paths.bars({ size: [data.number.length > 90 ? 1 : 0.8, 44], align: 0 });
@@ -53,8 +73,8 @@
     }
     for (const line of lines) {
       series.push({
-        label: line.label, stroke: colour(line.colour), width: 1.5, paths: uPlot.paths.stepped({ align: 0 }), points: { show: data.number.length < 3 },
-        value: (_, __, ___, i) => count(line.values[at(data, i)]), spanGaps: false,
+        label: line.label, stroke: colour(line.colour), width: 1.5, paths: levels, points: { show: false },
+        value: (_, __, ___, i) => count(line.values[at(data, i)]),
       });
       columns.push(line.values);
     }
@@ -107,11 +127,10 @@
       return { ...stacked(data, layers, []), format: short };
     },
     cost(data) {
-      const few = data.number.length < 3;
       return {
         series: [numbered(data), {
           label: "Cost so far", stroke: colour("cost"), fill: colour("cost-area"), width: 2,
-          paths: uPlot.paths.stepped({ align: 1 }), points: { show: few }, value: (_, __, ___, i) => usd(data.cost[at(data, i)]),
+          paths: levels, points: { show: false }, value: (_, __, ___, i) => usd(data.cost[at(data, i)]),
         }],
         columns: [data.number, data.cost],
         format: usd,
