@@ -138,8 +138,8 @@ ANTHROPIC = Rules(
   be thinking`.
 - A server tool's use is refused when it `was found without a corresponding result block`, but for a paused turn, which
   is sent back as it came.
-- System text inside `messages` works on some models only (Opus 4.8 was the first): `replace(ANTHROPIC,
-  late_system=True)` for those.
+- System text inside `messages` works on some models only (Opus 4.8 was the first), and only behind a user message:
+  `replace(ANTHROPIC, late_system=True)` for those who know that it does.
 """
 
 OPENAI_CHAT = Rules(

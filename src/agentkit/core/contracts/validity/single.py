@@ -88,6 +88,7 @@ def judge(message: Message, rules: Rules, leading: bool) -> Own:
         main = _PIECES[kind](message, mender)
         return Own((main,), mender.finish(main.empty))
     # Whatever is left of it opens the turn of an assistant, even if that is nothing; elsewhere results come first.
+    mender.changed = True
     rest = [_PIECES[kind](message, mender)] if mender.items or kind == ASSISTANT else []
     notes = mender.finish(False)
     split = []

@@ -26,7 +26,7 @@ from .problems import (
     media_of_result,
 )
 from .rules import STRICT, Rules
-from .single import LEADING, PENDING, RESULT, SYSTEM, Item
+from .single import LEADING, PENDING, RESULT, Item
 
 
 class Repaired(NamedTuple):
@@ -118,9 +118,8 @@ class _View:
         self._add_results(turn)
         for part in turn.parts:
             self._add_media(part, MEDIA_OF_REPLY)
-        for entry in turn.gap:
-            if entry.piece.kind in (LEADING, SYSTEM):
-                self._add_media(entry, MEDIA_OF_SYSTEM)
+        for entry in leading:
+            self._add_media(entry, MEDIA_OF_SYSTEM)
         self._add_texts(turn)
         self._end(turn.last_index)
 
@@ -180,17 +179,16 @@ class _View:
                 last_result = at
         for at, entry in enumerate(turn.gap):
             piece = entry.piece
-            if piece.kind == RESULT:
-                if not piece.late or entry.slot is None:
-                    continue
-                message = self._told(entry, entry.slot)
-            elif piece.kind == LEADING or piece.empty:
+            if piece.kind == LEADING or (piece.kind == RESULT and (entry.slot is None or not piece.late)):
                 continue
-            else:
-                message = self._pairing.message_of(entry)
-            if at < last_result:
+            if at < last_result and not (piece.empty and not piece.media):
                 self._pairing.report("moved", entry.index, None, "behind the results of its turn")
-            self._add(message, entry.index)
+            if entry.slot is not None:
+                self._add(self._told(entry, entry.slot), entry.index)
+                continue
+            if not piece.empty:
+                self._add(self._pairing.message_of(entry), entry.index)
+            self._add_media(entry, MEDIA_OF_SYSTEM)
 
     def _told(self, entry: Entry, slot: Slot) -> Message:
         """A late result as user text: its place in the batch is taken by what was sent."""
