@@ -145,10 +145,14 @@ BLOCK_TYPES = (
 )  # fmt: skip
 
 _OPENAI_ONLY = frozenset(
-    {"input_audio", "output_audio", "refusal", "reasoning", "function_call", "function_call_output",
-     "file_search_call", "web_search_call", "computer_call", "code_interpreter_call", "image_generation_call",
-     "local_shell_call", "mcp_call", "mcp_list_tools", "mcp_approval_request", "custom_tool_call", "item_reference"}
+    {"input_text", "output_text", "summary_text", "reasoning_text", "refusal", "image_url", "input_image", "file",
+     "input_file", "input_audio", "output_audio", "reasoning", "item_reference", "function_call",
+     "function_call_output", "custom_tool_call", "custom_tool_call_output", "file_search_call", "web_search_call",
+     "image_generation_call", "code_interpreter_call", "computer_call", "computer_call_output", "local_shell_call",
+     "local_shell_call_output", "shell_call", "shell_call_output", "apply_patch_call", "apply_patch_call_output",
+     "mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response"}
 )  # fmt: skip
+"""Types of content parts and items that OpenAI's interfaces have and Anthropic's has not."""
 
 
 def as_block(wire: Mapping[str, Any]) -> Block:
