@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from agentkit.core.contracts.codec import encode
 from agentkit.core.contracts.errors import (
     CodecError,
     Conflict,
@@ -43,6 +44,11 @@ async def loaded(checkpointer: Checkpointer, version: int | None = None) -> Work
     found = await (checkpointer.resume("run") if version is None else checkpointer.at_version("run", version))
     assert found is not None
     return rehydrate(found.state)[0]
+
+
+def stored(ctx: WorkingContext) -> bytes:
+    """All of a context, to the byte: meta, NaN, the order of keys."""
+    return encode(dehydrate(ctx, Usage(), 0))
 
 
 # -- what it costs (W8) ------------------------------------------------------------------------------------------------
@@ -163,7 +169,6 @@ EDITS: list[Callable[[WorkingContext, Message, int], Any]] = [
 Ops = list[tuple[int, Message, int, int]]
 
 
-@settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.integers(0, len(EDITS) - 1), messages(), st.integers(0, 30), st.integers(0, 9)), max_size=25)
 )
@@ -193,11 +198,7 @@ def test_every_version_comes_back(ops: Ops) -> None:
                 ctx = copy.deepcopy(ctx)
         other = Checkpointer(StoreCheckpoints(store, ME))
         for version, expected in enumerate(kept, 1):
-            found = await loaded(other, version)
-            assert found == expected
-            assert found.version == expected.version
-            assert [m.meta for m in found.messages] == [m.meta for m in expected.messages]
-            assert repr(found.scratchpad) == repr(expected.scratchpad)
+            assert stored(await loaded(other, version)) == stored(expected)
 
     asyncio.run(check())
 

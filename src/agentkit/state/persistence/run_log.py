@@ -17,7 +17,7 @@ from uuid import UUID
 
 from agentkit.core.contracts.errors import CodecError
 from agentkit.core.contracts.frozen import FrozenDict, FrozenList
-from agentkit.core.contracts.messages import Message, same_objects
+from agentkit.core.contracts.messages import Message, begins_with
 from agentkit.core.contracts.plain import encode
 
 Range: TypeAlias = tuple[int, int]
@@ -49,7 +49,7 @@ class LogView:
         """The step to a version that shows `items`. Known ones are found by identity, at the cost of comparing
         pointers; where the objects are not those of the last version, by value."""
         known = len(self.items)
-        if len(items) < known or not self._begins(items[:known]):
+        if not self._is_head_of(items):
             return self._plan_rewrite(items)
         fresh = items[known:]
         return Step(items, fresh, joined(chain(self.ranges, [(self.length, self.length + len(fresh))])))
@@ -61,10 +61,10 @@ class LogView:
         self.messages_only = self.messages_only and all(type(item) is Message for item in step.fresh)
         self.lent = ((), ())
 
-    def _begins(self, head: tuple[Any, ...]) -> bool:
+    def _is_head_of(self, items: tuple[Any, ...]) -> bool:
         if self.messages_only:
-            return same_objects(self.items, head)
-        return all(map(is_, self.items, head))
+            return begins_with(items, self.items)
+        return len(items) >= len(self.items) and all(map(is_, self.items, items))
 
     def _plan_rewrite(self, items: tuple[Any, ...]) -> Step:
         finder = _Finder(self)
