@@ -24,6 +24,8 @@ class Scope:
                 raise TypeError(f"Scope.{name} must be an int, a str or None, not {type(value).__name__}")
             if value == "":
                 raise ValueError(f"Scope.{name} must not be empty; use None for no {name}")
+            if isinstance(value, str) and type(value) is not str:
+                object.__setattr__(self, name, str.__str__(value))
 
     def key(self) -> str:
         """`org{org}:dom{domain}`, e.g. `org1:domNone` or `orgacme:domNone`.
