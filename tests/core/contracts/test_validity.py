@@ -402,6 +402,29 @@ def test_repeated_server_call_is_numbered() -> None:
     assert list(payloads[0]) == list(SERVER_CALL.payload)
 
 
+def test_k3_mark_on_a_call() -> None:
+    """An importer keeps what stood beside a call in its `meta`."""
+    wire = {"type": "tool_use", "id": "a", "name": "f", "input": {}, "caller": {"type": "direct"}, **MARKED}
+    view = repair([USER, Message("assistant", [wire]), answer("a")])
+    assert codes(view.changes) == ["marks"]
+    assert view.messages[1].tool_calls[0].meta == {"caller": {"type": "direct"}}
+
+
+def test_deep_payloads_are_mended() -> None:
+    """Nested as deeply as a block can be: deeper than a recursive walk could follow."""
+    inner: Any = {"text": "\ud800", **MARKED}
+    for _ in range(190):
+        inner = {"content": [inner]}
+    view = repair([Message("user", [TextBlock("hi"), NativeBlock("x", inner)])])
+    assert codes(view.changes) == ["marks", "surrogate"]
+    block = view.messages[0].blocks[1]
+    assert isinstance(block, NativeBlock)
+    found = block.payload
+    while "content" in found:
+        found = found["content"][0]
+    assert found == {"text": "\ufffd"}
+
+
 def test_data_is_no_cache_mark() -> None:
     """K3: only what stands on a block is a mark, not what a tool was given."""
     marked = anthropic(type="document", source={"type": "content", "content": [{"type": "text", **MARKED}]}, **MARKED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentkit.core.contracts.messages import derived
+from agentkit.core.contracts.surrogates import replace_surrogates
 from agentkit.core.contracts.types import (
     Block,
     DocumentBlock,
@@ -402,6 +404,36 @@ def test_volatile_text_changes_nothing(
     before, after = repair(head, rules), repair(head + volatile, rules)
     if any(m.role in ("user", "tool", "function", "critic") for m in head):
         assert sent(after.messages)[: len(sent(before.messages))] == sent(before.messages)
+
+
+@often
+@given(every_rules, transcripts())
+def test_nothing_vanishes(rules: Rules, given_messages: list[Message]) -> None:
+    """G6: user and assistant text stays, every call stays, and every result is shown, told or reported."""
+    # A tool's message that only carries native results is none itself.
+    given_messages = [m for m in given_messages if m.role not in ("tool", "function") or results_in(m) == 1]
+    view = repair(given_messages, rules)
+    assert texts_by(view.messages, "user") >= texts_by(given_messages, "user")
+    assert texts_by(view.messages, "assistant") == texts_by(given_messages, "assistant")
+    calls = [call for m in given_messages if m.role == "assistant" for call in m.tool_calls]
+    assert sum(len(m.tool_calls) for m in view.messages) == len(calls)
+    count = Counter((p.code, p.detail.startswith("told")) for p in view.changes)
+    shown = sum(m.role == "tool" for m in view.messages) - count["unanswered", False]
+    lost = count["orphan", False] + count["duplicate", False]
+    assert shown + count["late", True] + lost == sum(map(results_in, given_messages))
+
+
+def texts_by(transcript: Sequence[Message], role: str) -> Counter[str]:
+    """The texts of that role's messages, as they may be sent."""
+    blocks = [b for m in transcript if m.role == role for b in m.ordered if isinstance(b, TextBlock)]
+    return Counter(replace_surrogates(b.text) for b in blocks if b.text.strip())
+
+
+def results_in(message: Message) -> int:
+    """How many results a message holds: native ones, and itself."""
+    payloads = [b.payload for b in message.blocks if isinstance(b, NativeBlock) and isinstance(b.payload, Mapping)]
+    native = [p for p in payloads if p.get("type") == "tool_result"]
+    return len(native) + (message.role in ("tool", "function"))
 
 
 @often

@@ -5,10 +5,10 @@ Touches only its arguments.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agentkit.core.contracts.frozen import FrozenDict, FrozenList
+from agentkit.core.contracts.frozen import thaw
 from agentkit.core.contracts.jsontext import json_text
 from agentkit.core.contracts.surrogates import has_surrogates, replace_surrogates
 from agentkit.core.contracts.types import Block, NativeBlock, TextBlock, as_block
@@ -87,16 +87,27 @@ def read_tool_result(block: NativeBlock) -> tuple[str, list[Block], bool]:
 
 def without_marks(value: Any) -> Any:
     """A payload without cache marks on it or on the blocks inside it; the same object where there are none."""
-    if isinstance(value, (list, tuple)):
-        items = [without_marks(item) for item in value]
-        return value if all(new is old for new, old in zip(items, value, strict=True)) else items
-    if not isinstance(value, Mapping):
+    if not any(True for _ in _marked(value)):
         return value
-    changed = {key: without_marks(value[key]) for key in _NESTED if key in value}
-    changed = {key: new for key, new in changed.items() if new is not value[key]}
-    if not changed and MARK_KEYS.isdisjoint(value):
-        return value
-    return {key: changed.get(key, item) for key, item in value.items() if key not in MARK_KEYS}
+    copy = thaw(value)
+    for block in list(_marked(copy)):
+        for key in MARK_KEYS & block.keys():
+            del block[key]
+    return copy
+
+
+def _marked(value: Any) -> Iterator[dict[Any, Any]]:
+    """The blocks in a payload that carry a cache mark."""
+    # A work list, since payloads may nest deeper than the stack allows.
+    work = [value]
+    while work:
+        item = work.pop()
+        if isinstance(item, (list, tuple)):
+            work.extend(item)
+        elif isinstance(item, dict):
+            if not MARK_KEYS.isdisjoint(item):
+                yield item
+            work.extend([item[key] for key in _NESTED if key in item])
 
 
 def spells_surrogates(value: Any) -> bool:
@@ -114,12 +125,19 @@ def scrubbed(value: Any) -> Any:
 
 
 def _scrubbed(value: Any) -> Any:
-    if isinstance(value, str):
-        return replace_surrogates(value)
-    if isinstance(value, (dict, FrozenDict)):
-        return {_scrubbed(key): _scrubbed(item) for key, item in value.items()}
-    if isinstance(value, (list, FrozenList)):
-        return [_scrubbed(item) for item in value]
-    if isinstance(value, tuple):
-        return tuple([_scrubbed(item) for item in value])
-    return value
+    root: list[Any] = [value]
+    work: list[tuple[Any, Any]] = [(root, 0)]
+    while work:
+        holder, place = work.pop()
+        item = holder[place]
+        if isinstance(item, str):
+            holder[place] = replace_surrogates(item)
+        elif isinstance(item, dict):
+            named = {replace_surrogates(k) if isinstance(k, str) else k: v for k, v in item.items()}
+            holder[place] = named
+            work.extend([(named, key) for key in named])
+        elif isinstance(item, (list, tuple)):
+            items = list(item)
+            holder[place] = items
+            work.extend([(items, at) for at in range(len(items))])
+    return root[0]

@@ -157,6 +157,9 @@ class _Mender:
             clean = parse_object(replace_surrogates(wire_json(call.arguments)))
             changes.update(arguments=native.scrubbed(call.arguments) if clean is None else clean, raw=None)
             self.note("surrogate", "in the arguments: replaced", call.id)
+        if not native.MARK_KEYS.isdisjoint(call.meta):
+            changes["meta"] = {key: value for key, value in call.meta.items() if key not in native.MARK_KEYS}
+            self.note("marks", "taken out of a call", call.id)
         return replace(call, **changes) if changes else call
 
     def _text(self, block: TextBlock) -> TextBlock | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import Any, NamedTuple
 
 from agentkit.core.contracts.errors import EmptyRequestError
@@ -90,13 +90,13 @@ def open_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
 
 
 class _Made:
-    """One message of the view. `parts`: what it is joined of; `size`: items in it."""
+    """One message of the view. `more`: what it is joined with; `size`: items in it."""
 
-    __slots__ = ("parts", "role", "size")
+    __slots__ = ("first", "more", "size")
 
-    def __init__(self, role: str) -> None:
-        self.role, self.size = role, 0
-        self.parts: list[Message] = []
+    def __init__(self, message: Message) -> None:
+        self.first, self.size = message, 0
+        self.more: list[Message] | None = None
 
 
 class _View:
@@ -109,13 +109,14 @@ class _View:
         self._begun = False
 
     def add_turn(self, turn: Turn) -> None:
-        leading = [entry for entry in turn.gap if entry.piece.kind == LEADING]
+        leading = [] if turn.parts else [entry for entry in turn.gap if entry.piece.kind == LEADING]
         for entry in leading:
             if not entry.piece.empty:
                 self._add(self._pairing.message_of(entry), entry.index)
         for part in turn.parts:
             self._add_part(part)
-        self._add_results(turn)
+        if turn.slots:
+            self._add_results(turn)
         for part in turn.parts:
             self._add_media(part, MEDIA_OF_REPLY)
         for entry in leading:
@@ -124,7 +125,7 @@ class _View:
         self._end(turn.last_index)
 
     def messages(self) -> tuple[Message, ...]:
-        return tuple([made.parts[0] if len(made.parts) == 1 else _joined(made.parts) for made in self._made])
+        return tuple([made.first if made.more is None else _joined(made.first, made.more) for made in self._made])
 
     def places(self) -> tuple[tuple[int, int], ...]:
         ends = self._ends
@@ -208,20 +209,26 @@ class _View:
             if role != "user":
                 self._pairing.report("first", index or 0, None, "a fixed user message stands in front")
                 self._add(Message("user", FIRST), None)
-        if made and made[-1].role == role and (role == "assistant" or (role == "user" and self._rules.alternation)):
+        joins = role == "assistant" or (role == "user" and self._rules.alternation)
+        if joins and made and made[-1].first.role == role:
+            last = made[-1]
+            if last.more is None:
+                last.more = []
+            last.more.append(message)
             if index is not None and not put_in:
                 self._pairing.report("same-role", index, None, f"joined with the {role} message in front")
         else:
-            made.append(_Made(role))
-        made[-1].parts.append(message)
-        made[-1].size += _size(message)
+            last = _Made(message)
+            made.append(last)
+        last.size += _size(message)
         if index is not None:
             self._end(index)
 
     def _end(self, index: int) -> None:
         if self._made:
             place = (len(self._made) - 1, self._made[-1].size)
-            self._ends[index + 1] = max(self._ends[index + 1], place)
+            if place > self._ends[index + 1]:
+                self._ends[index + 1] = place
 
 
 def _size(message: Message) -> int:
@@ -234,15 +241,16 @@ def _with_items(message: Message, items: Sequence[Item]) -> Message:
     return Message(message.role, None, message.name, blocks=items, meta=message.meta)
 
 
-def _joined(parts: Sequence[Message]) -> Message:
+def _joined(first: Message, more: Sequence[Message]) -> Message:
     """One message of several; known again on the next request, so that nothing is read or hashed anew.
 
     It keeps the first name, which earlier requests carried, and of `meta` our own marks: what a provider said of one
     response does not hold for two.
     """
-    first, rest = parts[0], tuple(parts[1:])
-    known: tuple[tuple[Message, ...], Message] | None = first.__dict__.get("_joined")
-    if known is not None and len(known[0]) == len(rest) and all(a is b for a, b in zip(known[0], rest, strict=True)):
+    parts = (first, *more)
+    # Kept without `first`, on which it is kept: no cycle.
+    known: tuple[Sequence[Message], Message] | None = first.__dict__.get("_joined")
+    if known is not None and len(known[0]) == len(more) and all(map(is_, known[0], more)):
         return known[1]
     items: list[Block | ToolCall] = [item for part in parts for item in part.ordered]
     marks: dict[str, Any] = {}
@@ -252,7 +260,7 @@ def _joined(parts: Sequence[Message]) -> Message:
             marks.update(found)
     meta = {"agentkit": marks} if marks else {}
     joined = Message(first.role, None, first.name, blocks=items, meta=meta)
-    first.__dict__["_joined"] = (rest, joined)
+    first.__dict__["_joined"] = (tuple(more), joined)
     return joined
 
 
