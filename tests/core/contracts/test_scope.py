@@ -19,8 +19,9 @@ from agentkit.core.contracts.types import Scope
 CRAFTED: list[Any] = [
     None, 0, 1, -1, 10, 16, 123, 10**700, -(10**700), "None", "none", "NONE", "None ", "0", "1", "-1", "+1", "01", "10",
     "0x10", "1e1", "a", "A", "a:domb", "a:dom", ":domb", "orga", "a/b", "/", "..", "%31", "%", "%25", "%2531",
-    "a%3Adomb", " ", "\x00", "\n", "acme", "Acme", "аcme", "acmé", "acme\u0301", "\ud800", "\udfff", "\ufffd", "１", "①",
-    "²", "~", "_", ".", "a*", "a_", "a[", "K", "\u212a", "ſ", "s", "ß", "ss", "%4Eone", hex(10**700), hex(-(10**700)),
+    "a%3Adomb", " ", "\x00", "\n", "acme", "Acme", "аcme", "acmé", "acme\u0301", "\ud800", "\udfff", "\ufffd", "\uff11",
+    "\u2460", "²", "~", "_", ".", "a*", "a_", "a[", "K", "\u212a", "ſ", "s", "ß", "ss", "%4Eone",
+    hex(10**700), hex(-(10**700)),
 ]  # fmt: skip
 UNRESERVED = re.compile(r"org[A-Za-z0-9_.~%-]+:dom[A-Za-z0-9_.~%-]+")
 
