@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -247,6 +248,25 @@ async def test_cancelled_run_leaves_whole_messages() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert wc.messages == [Message("user", "task")]
+
+
+@pytest.mark.anyio
+async def test_leaving_a_stream_ends_the_call() -> None:
+    ended = []
+
+    async def look(call: ChatCall, proceed: ChatNext) -> AsyncIterator[Delta]:
+        try:
+            async for delta in proceed(call):
+                yield delta
+        finally:
+            ended.append(True)
+
+    wc = WorkingContext()
+    ctx = make_test_ctx(llm=FakeLLM("a longer answer"), chat_middleware=[look])
+    async with aclosing(Agent("a").stream("task", ctx, context=wc)) as events:
+        async for _ in events:
+            break
+    assert (ended, wc.size()) == ([True], 1)
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ class SingleCallCognition:
                 raise EmptyRequestError
             deltas: list[Delta] = []
             request = plan.request(built, wc, previous)
-            async with aclosing(_open(request, ctx, wc)) as pieces:
+            async with aclosing(ctx.invoker.stream(request, ctx, meta={"context": wc})) as pieces:
                 async for delta in pieces:
                     deltas.append(delta)
                     if delta.text:
@@ -117,11 +117,6 @@ class SingleCallCognition:
 
     async def resume(self, run_id: str, decisions: Mapping[str, Any], ctx: Ctx) -> AgentResult:
         raise RuntimeError(f"{type(self).__name__} never suspends a run, so there is nothing to resume as {run_id!r}")
-
-
-async def _open(request: ChatRequest, ctx: Ctx, wc: WorkingContext) -> AsyncGenerator[Delta, None]:
-    async for delta in ctx.invoker.stream(request, ctx, meta={"context": wc}):
-        yield delta
 
 
 def _reflection(error: Exception) -> str:

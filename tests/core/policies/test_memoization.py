@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentkit.core.contracts.calls import ChatCall, ChatMiddleware, ChatNext
-from agentkit.core.contracts.errors import StoreError, TransientError
+from agentkit.core.contracts.errors import Corrupt, StoreError, TransientError
 from agentkit.core.contracts.types import (
     Breakpoint,
     ChatRequest,
@@ -326,6 +326,15 @@ async def test_without_store_calls_pass_through() -> None:
     ctx = make_test_ctx(llm=llm, chat_middleware=[memoize()])
     assert await ask(ctx) == await ask(ctx)
     assert llm.calls == 2
+
+
+@pytest.mark.anyio
+async def test_foreign_value_is_no_answer() -> None:
+    store = InMemoryStore()
+    await store.set("org1:domNone/memoize/chat/given/k", "not an answer")
+    ctx = make_test_ctx(llm=FakeLLM("x"), store=store, scope=Scope(1), chat_middleware=[memoize(lambda call: "k")])
+    with pytest.raises(Corrupt, match="holds a str, not the answer of a model"):
+        await ask(ctx)
 
 
 @pytest.mark.anyio

@@ -167,6 +167,15 @@ async def test_call_is_billed_once(middleware: list[ChatMiddleware]) -> None:
 
 
 @pytest.mark.anyio
+async def test_reused_meta_is_billed_again() -> None:
+    meta: dict[str, Any] = {"own": 1}
+    ctx = make_test_ctx(llm=FakeLLM("x"))
+    for expected in (1, 2):
+        await ctx.invoker.chat(REQUEST, ctx, meta=meta)
+        assert (ctx.budget.calls, meta["own"]) == (expected, 1)
+
+
+@pytest.mark.anyio
 async def test_budget_stops_the_next_call() -> None:
     llm = FakeLLM("x")
     ctx = make_test_ctx(llm=llm, budget=Budget(max_calls=1))

@@ -19,6 +19,9 @@ from .usage import Usage
 
 R = TypeVar("R")
 
+CALL_MARKS = ("billed", "cache_hit")
+"""What the library's own middleware notes in `call.meta`: the call is paid for; the answer came from memoize."""
+
 
 @dataclass(frozen=True)
 class Call(Generic[R]):

@@ -4,7 +4,7 @@ and the small values that they exchange."""
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -184,7 +184,7 @@ class InvokerPort(Protocol):
 
     def stream(
         self, request: ChatRequest, ctx: Ctx, /, *, meta: dict[str, Any] | None = None
-    ) -> AsyncIterator[Delta]: ...
+    ) -> AsyncGenerator[Delta, None]: ...
 
     async def chat(self, request: ChatRequest, ctx: Ctx, /, *, meta: dict[str, Any] | None = None) -> LLMResult: ...
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple, overload
 
 from agentkit.core.contracts.calls import Call, ChatCall, ChatNext, ToolInvocation, ToolNext
-from agentkit.core.contracts.errors import CodecError, StoreError
+from agentkit.core.contracts.errors import CodecError, Corrupt, StoreError
 from agentkit.core.contracts.hashing import stable_hash
 from agentkit.core.contracts.ports import MISSING, Store
 from agentkit.core.contracts.requests import ChatRequest, Delta, LLMResult, ToolRequest, assemble_deltas
@@ -105,9 +105,12 @@ class Memoize:
             answer = await flight
         finally:
             await _end(flight)
-        if not asked and isinstance(answer, LLMResult):
-            self._hit(call, "chat")
-            yield _whole(answer)
+        if asked:
+            return
+        if not isinstance(answer, LLMResult):
+            raise Corrupt(f"{slot.key!r} holds a {type(answer).__name__}, not the answer of a model")
+        self._hit(call, "chat")
+        yield _whole(answer)
 
     async def _invoke(self, call: ToolInvocation, proceed: ToolNext) -> Any:
         slot = self._slot(call)

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, AsyncExitStack, aclosing, nullcon
 from typing import Any
 
 from agentkit.core.contracts.calls import (
+    CALL_MARKS,
     Call,
     ChatCall,
     ChatMiddleware,
@@ -47,9 +48,10 @@ class Invoker:
         """The pieces of one answer, as they come."""
         opened: list[AsyncIterator[Delta]] = []
         heed(ctx)
+        call = Call(request, ctx, _fresh(meta))
         with _span(ctx, "chat", model=request.model, messages=len(request.messages)):
             try:
-                async for delta in self._proceed(0, opened)(Call(request, ctx, {} if meta is None else meta)):
+                async for delta in self._proceed(0, opened)(call):
                     yield delta
                     heed(ctx)
             finally:
@@ -75,7 +77,7 @@ class Invoker:
 
         heed(ctx)
         with _span(ctx, "tool", tool=request.name):
-            return await proceed(0)(Call(request, ctx, {} if meta is None else meta))
+            return await proceed(0)(Call(request, ctx, _fresh(meta)))
 
     def _proceed(self, level: int, opened: list[AsyncIterator[Delta]]) -> ChatNext:
         def run(call: ChatCall) -> AsyncIterator[Delta]:
@@ -97,6 +99,15 @@ def heed(ctx: Ctx) -> None:
 
 def _span(ctx: Ctx, name: str, **attributes: Any) -> AbstractContextManager[None]:
     return ctx.span(name, **attributes) if isinstance(ctx, RunContext) else nullcontext()
+
+
+def _fresh(meta: dict[str, Any] | None) -> dict[str, Any]:
+    """The dict of a call; what an earlier call left in it says nothing about this one."""
+    if meta is None:
+        return {}
+    for mark in CALL_MARKS:
+        meta.pop(mark, None)
+    return meta
 
 
 async def _close(opened: list[AsyncIterator[Delta]]) -> None:

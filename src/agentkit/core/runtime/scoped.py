@@ -13,15 +13,21 @@ from typing import Any
 
 from agentkit.core.contracts.errors import Conflict, ScopeError, StoreError
 from agentkit.core.contracts.ports import (
+    Append,
     Batch,
+    Delete,
     Hit,
     Lease,
     LeasingStore,
+    Put,
     SearchingStore,
     Store,
     StoreCapabilities,
 )
 from agentkit.core.contracts.scope import Scope
+
+OPERATIONS = (Put, Append, Delete)
+"""What a batch is made of; anything else is left to the store to refuse."""
 
 
 class PrefixedStore:
@@ -75,9 +81,13 @@ class PrefixedStore:
             return await self.inner.compare_and_set(self._raw(key), value, expected=expected, ttl=ttl)
 
     async def commit(self, batch: Batch, *, fence: Lease | None = None) -> tuple[int, ...]:
+        if fence is not None and not isinstance(fence, Lease):
+            raise TypeError(f"fence must be None or a Lease, not {type(fence).__name__}")
         held = None if fence is None else replace(fence, name=self._raw(fence.name))
+        given: Sequence[Any] = batch
+        steps = [replace(op, key=self._raw(op.key)) if isinstance(op, OPERATIONS) else op for op in given]
         with self._own_keys():
-            return await self.inner.commit([replace(op, key=self._raw(op.key)) for op in batch], fence=held)
+            return await self.inner.commit(steps, fence=held)
 
     async def lease(self, name: str, owner: str, ttl: float) -> Lease | None:
         granted = await self._leasing().lease(self._raw(name), owner, ttl)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol, TypeAlias
@@ -52,7 +52,9 @@ class NullTracer:
 class NullInvoker:
     """Stands where no invoker was wired, and says so."""
 
-    def stream(self, request: ChatRequest, ctx: Ctx, /, *, meta: dict[str, Any] | None = None) -> AsyncIterator[Delta]:
+    def stream(
+        self, request: ChatRequest, ctx: Ctx, /, *, meta: dict[str, Any] | None = None
+    ) -> AsyncGenerator[Delta, None]:
         self._refuse("model")
 
     async def chat(self, request: ChatRequest, ctx: Ctx, /, *, meta: dict[str, Any] | None = None) -> LLMResult:
