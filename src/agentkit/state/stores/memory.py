@@ -31,6 +31,7 @@ from .rules import (
     decide,
     is_current,
     is_free,
+    is_over,
     require_current,
     require_log,
     require_value,
@@ -44,9 +45,6 @@ class _Value:
     body: Body
     version: int
     deadline: float | None
-
-    def is_over(self, now: float) -> bool:
-        return self.deadline is not None and now >= self.deadline
 
 
 @dataclass
@@ -140,7 +138,7 @@ class InMemoryStore(SingleKeyCalls):
         with self._guard:
             require_value(key, self._held(key, now))
             found = self._entries.get(key)
-            if isinstance(found, _Value) and not found.is_over(now):
+            if isinstance(found, _Value) and not is_over(found.deadline, now):
                 return found.body, found.version
         return None
 
@@ -148,7 +146,7 @@ class InMemoryStore(SingleKeyCalls):
         with self._guard:
             if fence is not None:
                 require_current(self._claims.get(fence.name), fence)
-            effects, self._version = decide(steps, lambda key: self._held(key, now), self._version)
+            effects, self._version = decide(steps, lambda key: self._held(key, now), self._version, now)
             for step, number in effects:
                 if isinstance(step, PutStep):
                     self._put(step.key, _Value(step.body, number, step.deadline))
@@ -172,7 +170,7 @@ class InMemoryStore(SingleKeyCalls):
         found = self._entries.get(key)
         if isinstance(found, _Log):
             return Held(length=len(found.bodies))
-        if found is None or found.is_over(now):
+        if found is None or is_over(found.deadline, now):
             return NOTHING
         return Held(version=found.version)
 

@@ -73,6 +73,10 @@ def deadline_of(ttl: object, now: float) -> float | None:
     return None if ttl is None else now + check_seconds(ttl)
 
 
+def is_over(deadline: float | None, now: float) -> bool:
+    return deadline is not None and now >= deadline
+
+
 def pack(value: Any, max_value: int | None = None) -> Body:
     """The stored form; CodecError or FreezeError for what cannot be stored, TooLarge above `max_value` bytes."""
     data = value if type(value) is bytes else codec.encode(value)
@@ -159,7 +163,7 @@ class Effect(NamedTuple):
     number: int
 
 
-def decide(steps: Iterable[Step], look: Callable[[str], Held], version: int) -> tuple[list[Effect], int]:
+def decide(steps: Iterable[Step], look: Callable[[str], Held], version: int, now: float) -> tuple[list[Effect], int]:
     """What the steps do, one after the other, and the last version given out; `version` is the last one before.
 
     `look` tells what a key holds now, expired values being nothing. Raises Conflict for a version or position that is
@@ -173,7 +177,7 @@ def decide(steps: Iterable[Step], look: Callable[[str], Held], version: int) -> 
             require_value(step.key, held)
             _require(step.key, step.expected, held.version)
             version += 1
-            after[step.key] = Held(version=version)
+            after[step.key] = NOTHING if is_over(step.deadline, now) else Held(version=version)
             effects.append(Effect(step, version))
         elif isinstance(step, AppendStep):
             require_log(step.key, held)

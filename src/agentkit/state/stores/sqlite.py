@@ -36,6 +36,7 @@ from .rules import (
     decide,
     is_current,
     is_free,
+    is_over,
     require_current,
     require_log,
     require_value,
@@ -201,7 +202,7 @@ class SQLiteStore(SingleKeyCalls):
     async def _read(self, key: str, now: float) -> tuple[Body, int] | None:
         def read(db: sqlite3.Connection, index: Index) -> tuple[Body, int] | None:
             row = db.execute(sql.READ, (key,)).fetchone()
-            if row is None or (row[2] is not None and now >= row[2]):
+            if row is None or is_over(row[2], now):
                 return None
             version, log, _, body = row
             require_value(key, Held(length=1) if log is not None else Held(version))
@@ -377,7 +378,7 @@ def _log_of(db: sqlite3.Connection, key: str, now: float) -> int | None:
     if row is None:
         return None
     version, log, deadline = row
-    if log is None and (deadline is None or now < deadline):
+    if log is None and not is_over(deadline, now):
         require_log(key, Held(version))
     return None if log is None else int(log)
 
@@ -392,14 +393,14 @@ def _carry_out(db: sqlite3.Connection, index: Index, steps: list[Step], now: flo
             return NOTHING
         version, log, deadline = row
         if log is None:
-            return Held(version) if deadline is None or now < deadline else NOTHING
+            return NOTHING if is_over(deadline, now) else Held(version)
         logs[key] = log
         base = log << sql.POSITION_BITS
         (last,) = db.execute(sql.LAST_ITEM, (base, base | sql.MAX_POSITION)).fetchone()
         return Held(length=last - base + 1)
 
     before = _counter(db, "version")
-    effects, version = decide(steps, look, before)
+    effects, version = decide(steps, look, before, now)
     for step, number in effects:
         if isinstance(step, AppendStep) and number + len(step.bodies) > sql.MAX_POSITION:
             raise TooLarge(f"{step.key!r} has {number} items and takes up to {sql.MAX_POSITION}")
