@@ -33,10 +33,9 @@ def surviving_indices(scope: Any, messages: Sequence[Message]) -> set[int]:
 
     Raises TypeError for an object that is no scope.
     """
-    positional = getattr(scope, "_surviving_indices", None)
-    if callable(positional):
-        return set(positional(messages)) & set(range(len(messages)))
     _require_scope(scope)
+    if isinstance(scope, PositionalScope):
+        return set(scope._surviving_indices(messages)) & set(range(len(messages)))
     return {i for i, message in enumerate(messages) if scope.matches(message, i)}
 
 
@@ -203,7 +202,9 @@ def _settle(scope: AllOf | AnyOf) -> None:
 
 def _require_scope(scope: Any) -> None:
     if isinstance(scope, type) or not isinstance(scope, (ContextScope, PositionalScope)):
-        raise TypeError(f"{scope!r} is no scope: it needs matches(message, index) or _surviving_indices(messages)")
+        raise TypeError(
+            f"{type(scope).__name__} is no scope: it needs matches(message, index) or _surviving_indices(messages)"
+        )
 
 
 def _require_int(value: object, what: str) -> None:
