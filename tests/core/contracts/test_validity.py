@@ -503,6 +503,21 @@ def test_e6_late_system_text_kept_in_place(rules: Rules) -> None:
     assert [message.role for message in repair(late, rules).messages] == ["user", "assistant", "tool", "system"]
 
 
+def test_e6_system_text_behind_the_prefix_gains_no_rank() -> None:
+    messages = [Message("system", "prompt"), Message("system", "note"), USER, DONE]
+    assert check(messages) == ()
+    assert check(messages, prefix=2) == ()
+    view = repair(messages, prefix=1)
+    assert codes(view.changes) == ["late-system", "same-role"]
+    assert view.messages[0] is messages[0]
+    assert view.messages[1].ordered == (
+        TextBlock(frame("system-message", "note", role="system")),
+        TextBlock("do it"),
+    )
+    assert view.places[1] == (0, 1)
+    assert repair(messages, OPENAI_CHAT, prefix=1).messages == tuple(messages)
+
+
 def test_ids_by_provider() -> None:
     long = "codex.mcp__" + "x" * 80
     lengths = {}

@@ -49,7 +49,7 @@ VARIANTS = (
 )
 ALL = (STRICT, ANTHROPIC, OPENAI_CHAT, OPENAI_RESPONSES, GEMINI, *VARIANTS)
 every_rules = st.sampled_from(ALL)
-often = settings(max_examples=4 * settings().max_examples)
+often = settings(max_examples=2 * settings().max_examples)
 
 Item = Block | ToolCall
 
@@ -285,10 +285,10 @@ def sent(view: Sequence[Message]) -> list[tuple[Any, ...]]:
 
 
 @often
-@given(every_rules, transcripts())
-def test_repaired_view_is_accepted(rules: Rules, given_messages: list[Message]) -> None:
+@given(every_rules, transcripts(), st.none() | st.integers(0, 3))
+def test_repaired_view_is_accepted(rules: Rules, given_messages: list[Message], prefix: int | None) -> None:
     """G5: by the rules above, by `check`, and a second repair finds nothing (G4)."""
-    view = repair(given_messages, rules)
+    view = repair(given_messages, rules, prefix=prefix)
     assert refusals(view.messages, rules) == []
     assert check(view.messages, rules) == ()
     again = repair(view.messages, rules)

@@ -141,8 +141,8 @@ class Ids:
 class Pairing:
     """The turns of a transcript with every result dealt out, and the problems met on the way."""
 
-    def __init__(self, messages: Sequence[Message], rules: Rules) -> None:
-        self.messages, self.rules = messages, rules
+    def __init__(self, messages: Sequence[Message], rules: Rules, prefix: int) -> None:
+        self.messages, self.rules, self._prefix = messages, rules, prefix
         self.problems: list[Problem] = []
         self.turns: list[Turn] = [Turn()]
         self._ids = Ids(rules.ids)
@@ -166,7 +166,7 @@ class Pairing:
         for index, message in enumerate(self.messages):
             if not isinstance(message, Message):
                 raise TypeError(f"messages[{index}] must be a Message, not {type(message).__name__}")
-            leading = leading and message.role in ("system", "developer")
+            leading = leading and index < self._prefix and message.role in ("system", "developer")
             pieces, notes = own(message, rules, leading)
             for code, call_id, detail in notes:
                 self.report(code, index, call_id, detail)

@@ -42,17 +42,19 @@ class Repaired(NamedTuple):
     places: tuple[tuple[int, int], ...]
 
 
-def repair(messages: Iterable[Message], rules: Rules = STRICT) -> Repaired:
+def repair(messages: Iterable[Message], rules: Rules = STRICT, *, prefix: int | None = None) -> Repaired:
     """A view of `messages` that `rules` accept; untouched messages are the same objects, and so is an untouched tuple.
 
-    Pure, idempotent, linear in the length. Never raises on content; TypeError for anything but Messages.
+    Pure, idempotent, linear in the length. Never raises on content; TypeError for anything but Messages. `prefix`: how
+    many messages at the start may be standing system text (None: all of the leading run), so that system text at the
+    head of a transcript does not join the prompt in front of it.
 
     For a transcript x + y, where x does not end on an assistant message and y begins with one, the items of the view
     of x are the first items of the view of x + y: what a provider has cached stays as it was. The one exception is a
     result in y, not marked `late`, of a call in x that had none or an interim one.
     """
     given = messages if isinstance(messages, tuple) else tuple(messages)
-    pairing = Pairing(given, rules)
+    pairing = Pairing(given, rules, len(given) if prefix is None else prefix)
     view = _View(pairing, len(given))
     for turn in pairing.turns:
         view.add_turn(turn)
@@ -60,12 +62,13 @@ def repair(messages: Iterable[Message], rules: Rules = STRICT) -> Repaired:
     return Repaired(view.messages() if changes else given, changes, view.places())
 
 
-def check(messages: Iterable[Message], rules: Rules = STRICT) -> tuple[Problem, ...]:
+def check(messages: Iterable[Message], rules: Rules = STRICT, *, prefix: int | None = None) -> tuple[Problem, ...]:
     """Everything that `rules` do not accept in `messages`, by place; empty for a valid transcript.
 
-    What is wrong is what `repair` would change. A transcript of nothing but system text is valid (`require_request`).
+    What is wrong is what `repair` would change, so the two cannot part company. A transcript of nothing but system text
+    is valid (`require_request`).
     """
-    return repair(messages, rules).changes
+    return repair(messages, rules, prefix=prefix).changes
 
 
 def require_request(messages: Iterable[Message]) -> None:
@@ -80,7 +83,7 @@ def open_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
     These are calls of the last assistant turn without a result, and calls anywhere with nothing but a `pending` one.
     Any other call without a result is dead: its turn is over, and nobody runs it.
     """
-    turns = Pairing(tuple(messages), STRICT).turns
+    turns = Pairing(tuple(messages), STRICT, len(messages)).turns
     return tuple(
         slot.call
         for turn in turns
