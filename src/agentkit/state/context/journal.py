@@ -74,7 +74,7 @@ class MutationJournal(Generic[JournalEntryT]):
         return journal
 
     def __getstate__(self) -> tuple[list[JournalEntryT], int]:
-        return self._entries, self._committed
+        return list(self._entries), self._committed
 
     def __setstate__(self, state: tuple[list[JournalEntryT], int]) -> None:
         self._entries, self._committed = state
