@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .anchor import Calibration, Observation, TokenCount
+from .head import MessageView
 from .journal import MutationJournal
 from .layout import Difference, Layout, Segment, first_difference
 from .prefix import PrefixContext
@@ -34,6 +35,7 @@ __all__ = [
     "FrozenContext",
     "LastNTurns",
     "Layout",
+    "MessageView",
     "MutationJournal",
     "Not",
     "Observation",

@@ -21,7 +21,7 @@ from agentkit.core.contracts.tokens import OVERHEAD, estimate_message_tokens
 from agentkit.core.contracts.usage import Usage
 
 from .anchor import Anchor, Calibration, Observation, TokenCount, anchored, unanchored
-from .head import KnownHead, fold_hash
+from .head import KnownHead, MessageView, fold_hash
 from .journal import MutationJournal
 from .layout import EMPTY_DIGEST, Layout, Segment, digest_frozen, digest_messages, fold_digest
 from .lock import ContextLock, LockSlot
@@ -162,6 +162,10 @@ class WorkingContext:
     def size(self) -> int:
         """How many messages the tail has."""
         return len(self.messages)
+
+    def view(self) -> MessageView:
+        """The tail as an immutable sequence that later writes do not reach, at no cost for its length."""
+        return self._head.view(self.messages)
 
     def assembled(self) -> list[Message]:
         """What a provider is sent: the prefix as messages, then a copy of the tail."""

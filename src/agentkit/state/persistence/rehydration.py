@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from agentkit.core.contracts.codec import register
 from agentkit.core.contracts.counting import TokenCounter
 from agentkit.core.contracts.errors import FormatError
 from agentkit.core.contracts.frozen import FrozenDict, deep_freeze, thaw
 from agentkit.core.contracts.messages import Message
 from agentkit.core.contracts.scope import Scope
 from agentkit.core.contracts.usage import Usage
-from agentkit.state.context import MutationJournal, PrefixContext, WorkingContext
+from agentkit.state.context import MessageView, MutationJournal, PrefixContext, WorkingContext
+
+register(MessageView, "messages", tuple, tuple)
 
 FORMAT = 1
 """Raised by a change that an older release would misread; a new optional key is none."""
@@ -48,7 +51,7 @@ def dehydrate(ctx: WorkingContext, usage: Usage, iteration: int, repaired: int =
         prefix=FrozenDict(
             system_prompt=prefix.system_prompt, grounding=prefix.grounding, schema_block=prefix.schema_block
         ),
-        messages=tuple(ctx.messages),
+        messages=ctx.view(),
         scratchpad=deep_freeze(dict(ctx.scratchpad)),
         journal=FrozenDict(entries=ctx.journal.view(), committed_index=ctx.journal.committed_index),
         limit=ctx.limit,

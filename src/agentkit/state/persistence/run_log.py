@@ -19,6 +19,7 @@ from agentkit.core.contracts.errors import CodecError
 from agentkit.core.contracts.frozen import FrozenDict, FrozenList
 from agentkit.core.contracts.messages import Message, begins_with
 from agentkit.core.contracts.plain import encode
+from agentkit.state.context import MessageView
 
 Range: TypeAlias = tuple[int, int]
 """Log positions from the first up to, not including, the second."""
@@ -28,7 +29,7 @@ Range: TypeAlias = tuple[int, int]
 class Step:
     """How a log gets from one version to the next: what is appended, and what the new version shows."""
 
-    items: tuple[Any, ...]
+    items: Sequence[Any]
     fresh: tuple[Any, ...]
     ranges: tuple[Range, ...]
 
@@ -37,21 +38,21 @@ class Step:
 class LogView:
     """A log of `length` items, and the `items` that the last version shows, which stand at `ranges`."""
 
-    items: tuple[Any, ...] = ()
+    items: Sequence[Any] = ()
     ranges: tuple[Range, ...] = ()
     length: int = 0
     messages_only: bool = True
     """Whether nothing but messages was ever in `items`, which makes comparing pointers much faster."""
-    lent: tuple[tuple[Any, ...], tuple[Range, ...]] = field(default=((), ()), repr=False)
+    lent: tuple[Sequence[Any], tuple[Range, ...]] = field(default=((), ()), repr=False)
     """Items of an older version that was read, and their ranges: a run may go on from them."""
 
-    def plan(self, items: tuple[Any, ...]) -> Step:
+    def plan(self, items: Sequence[Any]) -> Step:
         """The step to a version that shows `items`. Known ones are found by identity, at the cost of comparing
         pointers; where the objects are not those of the last version, by value."""
         known = len(self.items)
         if not self._is_head_of(items):
             return self._plan_rewrite(items)
-        fresh = items[known:]
+        fresh = tuple(items[known:])
         return Step(items, fresh, joined(chain(self.ranges, [(self.length, self.length + len(fresh))])))
 
     def advance(self, step: Step) -> None:
@@ -61,12 +62,14 @@ class LogView:
         self.messages_only = self.messages_only and all(type(item) is Message for item in step.fresh)
         self.lent = ((), ())
 
-    def _is_head_of(self, items: tuple[Any, ...]) -> bool:
+    def _is_head_of(self, items: Sequence[Any]) -> bool:
+        if isinstance(items, MessageView) and items.continues(self.items):
+            return True
         if self.messages_only:
-            return begins_with(items, self.items)
+            return begins_with(tuple(items), tuple(self.items))
         return len(items) >= len(self.items) and all(map(is_, self.items, items))
 
-    def _plan_rewrite(self, items: tuple[Any, ...]) -> Step:
+    def _plan_rewrite(self, items: Sequence[Any]) -> Step:
         finder = _Finder(self)
         fresh: list[Any] = []
         places: list[int] = []

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from agentkit.core.contracts.frozen import FrozenDict, FrozenList, deep_freeze
 from agentkit.core.contracts.ports import Append, Put
+from agentkit.state.context import MessageView
 
 from .checkpoint import Checkpoint
 from .run_log import LogView, NotesStep, NotesView, Range, Step, joined, same
@@ -27,13 +28,13 @@ INLINE = 8
 """Ranges that a version's row holds itself. Where a rewrite left more, all but the last are a part of their own, which
 later rows name, so that a row stays small whatever was rewritten."""
 
-LISTS = (tuple, FrozenList)
+LISTS = (tuple, FrozenList, MessageView)
 
 
 class Shares(NamedTuple):
     """A state, taken apart by where it is kept; None for a share that the state has not, or not in the usual form."""
 
-    messages: tuple[Any, ...] | FrozenList[Any] | None
+    messages: tuple[Any, ...] | FrozenList[Any] | MessageView | None
     entries: tuple[Any, ...] | FrozenList[Any] | None
     notes: FrozenDict[str, Any] | None
     prefix: FrozenDict[str, Any] | None
@@ -145,9 +146,9 @@ class RunState:
         ):
             if items is None:
                 continue
-            step = steps[name] = view.plan(tuple(items))
+            step = steps[name] = view.plan(items if type(items) is MessageView else tuple(items))
             row[name], layouts[name] = layouts.get(name, Layouts()).row(step.ranges, parts, self.parts)
-            if type(items) is not tuple:
+            if type(items) is FrozenList:
                 row[name]["list"] = True
         prefix = self.prefix
         if shares.prefix is not None:

@@ -251,5 +251,5 @@ def _check_format(record: Mapping[str, Any]) -> None:
         raise FormatError(f"the checkpoint has format {record['format']}; this release reads up to {ROW_FORMAT}")
 
 
-def _as_saved(items: tuple[Any, ...], view: Mapping[str, Any]) -> tuple[Any, ...] | FrozenList[Any]:
+def _as_saved(items: Sequence[Any], view: Mapping[str, Any]) -> Sequence[Any]:
     return FrozenList(items) if view.get("list") else items
