@@ -26,7 +26,8 @@ class UsageReading:
     `usage`: disjoint counters, everything that is billed at the response's own model. `raw`: the figures as reported,
     frozen. `cache_known`: whether the cache counters were reported at all; if not, their 0 means nothing. `tier`,
     `speed`, `region`: what else sets the price. `flags`: `impossible:<field>` (counted 0), `ttl_unknown` (writes
-    counted as short), `assumed:<field>` (no source settles it), `absent` (no figures at all), `unknown_wire`.
+    counted as short), `assumed:<field>` (no source settles it), `absent` (no figures at all), `unknown_wire`;
+    importers add `unfinished` (the figure of a stream that was never counted to its end).
     `anchor`: the figures of the last prompt alone, against which an estimate may be corrected; None when they cannot
     be trusted. `other_models`: (model, usage) of sub-calls that are billed at another model's rates, not in `usage`.
     """
@@ -44,7 +45,9 @@ class UsageReading:
     @property
     def is_doubtful(self) -> bool:
         """Whether a figure was impossible or missing, so that sums over it may be wrong."""
-        return any(flag.startswith("impossible:") or flag in ("absent", "unknown_wire") for flag in self.flags)
+        return any(
+            flag.startswith("impossible:") or flag in ("absent", "unfinished", "unknown_wire") for flag in self.flags
+        )
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,10 @@ class Wire:
     cost: Path | None = None
     assumed: tuple[Path, ...] = ()
     """Fields whose part in the sums no source settles."""
+
+
+_MAPPING = (dict, Mapping)
+"""For isinstance: nearly every mapping here is a dict, and asking the abstract class alone takes ten times as long."""
 
 
 def _path(dotted: str) -> Path:
@@ -203,16 +210,16 @@ def read_usage(raw: Any, wire: str) -> UsageReading:
     others: tuple[tuple[str, Usage], ...] = ()
     if known is _ANTHROPIC and isinstance(figures.get("iterations"), (list, tuple)):
         usage, anchor, others = _with_iterations(usage, figures["iterations"], flags)
-    if not complete or any(flag.startswith("impossible:") for flag in flags) or not usage.prompt_tokens:
+    if not complete or not usage.prompt_tokens or (flags and any(f.startswith("impossible:") for f in flags)):
         anchor = None
     return UsageReading(
         usage,
         _frozen(figures),
         cache_known,
         _text(figures, "service_tier", "serviceTier"),
-        _text(figures, "speed"),
+        _text(figures, "speed", "speed"),
         _text(figures, "inference_geo", "region"),
-        tuple(dict.fromkeys(flags)),
+        tuple(dict.fromkeys(flags)) if flags else (),
         anchor=anchor,
         other_models=others,
     )
@@ -220,15 +227,14 @@ def read_usage(raw: Any, wire: str) -> UsageReading:
 
 def _count(figures: Mapping[str, Any], wire: Wire, flags: list[str]) -> tuple[Usage, bool, bool]:
     """The counters, whether the cache ones were reported, and whether input and output were."""
-    inputs = [_tokens(figures, p, flags) for p in wire.input]
-    outputs = [_tokens(figures, p, flags) for p in wire.output]
+    fresh, has_input = _sum(figures, wire.input, flags)
+    output, has_output = _sum(figures, wire.output, flags)
     read = _first(figures, wire.read, flags)
     write = _first(figures, wire.write, flags)
     long, short = _split_by_ttl(figures, wire, flags)
     if write is None and (long or short):
         write = (long or 0) + (short or 0)
     reasoning = _tokens(figures, wire.reasoning, flags) if wire.reasoning else None
-    fresh = sum([n or 0 for n in inputs])
     if wire.inclusive:
         fresh -= (read or 0) + (write or 0)
         if fresh < 0:
@@ -236,7 +242,6 @@ def _count(figures: Mapping[str, Any], wire: Wire, flags: list[str]) -> tuple[Us
             # clients have passed on an exclusive input figure under an inclusive name.
             flags.append(f"impossible:{'.'.join(wire.input[0])}")
             fresh = 0
-    output = sum([n or 0 for n in outputs])
     if wire.reasoning_outside:
         output += reasoning or 0
     elif (reasoning or 0) > output:
@@ -247,7 +252,8 @@ def _count(figures: Mapping[str, Any], wire: Wire, flags: list[str]) -> tuple[Us
     elif (long or 0) > (write or 0):
         flags.append(f"impossible:{'.'.join(wire.long or wire.ttl_list or ())}")
         long = 0
-    flags.extend([f"assumed:{'.'.join(p)}" for p in wire.assumed if _at(figures, p)])
+    if wire.assumed:
+        flags.extend([f"assumed:{'.'.join(p)}" for p in wire.assumed if _at(figures, p)])
     usage = Usage(
         fresh,
         output,
@@ -257,7 +263,7 @@ def _count(figures: Mapping[str, Any], wire: Wire, flags: list[str]) -> tuple[Us
         cache_write_long_tokens=long or 0,
         reasoning_tokens=reasoning or 0,
     )
-    return usage, read is not None, inputs[0] is not None and outputs[0] is not None
+    return usage, read is not None, has_input and has_output
 
 
 def _with_iterations(
@@ -270,7 +276,7 @@ def _with_iterations(
     """
     total, last, others = top, top, list[tuple[str, Usage]]()
     for entry in iterations:
-        if not isinstance(entry, Mapping):
+        if not isinstance(entry, _MAPPING):
             flags.append("impossible:iterations")
             continue
         part, _, _ = _count(entry, _ANTHROPIC, flags)
@@ -293,39 +299,39 @@ def _split_by_ttl(figures: Mapping[str, Any], wire: Wire, flags: list[str]) -> t
         return None, None
     sums = {True: 0, False: 0}
     for entry in entries:
-        if isinstance(entry, Mapping):
+        if isinstance(entry, _MAPPING):
             ttl = entry.get("ttl")
             sums[isinstance(ttl, str) and ttl in LONG_TTLS] += _tokens(entry, ("inputTokens",), flags) or 0
     return sums[True], sums[False]
 
 
-def _figures(raw: Any) -> dict[str, Any]:
+def _figures(raw: Any) -> Mapping[str, Any]:
     """The usage mapping in `raw`; of a stream the last figure that is not null."""
-    if isinstance(raw, Mapping):
+    if isinstance(raw, _MAPPING):
         return _unwrapped(raw)
     if not isinstance(raw, Sequence) or isinstance(raw, (str, bytes, bytearray)):
         return {}
     merged: dict[str, Any] = {}
     for event in raw:
-        if isinstance(event, Mapping):
+        if isinstance(event, _MAPPING):
             merged.update({k: v for k, v in _unwrapped(event).items() if v is not None})
     return merged
 
 
-def _unwrapped(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The usage of a response or stream event, with what stands beside it and belongs to it; else a copy of `raw`."""
+def _unwrapped(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The usage of a response or stream event, with what stands beside it and belongs to it; else `raw` itself."""
     inner = raw.get("message")
-    if raw.get("type") == "message_start" and isinstance(inner, Mapping):
+    if raw.get("type") == "message_start" and isinstance(inner, _MAPPING):
         return _unwrapped(inner)
     for key in ("usage", "usageMetadata"):
         if key in raw:
             found = raw[key]
             beside = {k: raw[k] for k in ("timings", "service_tier") if raw.get(k) is not None}
-            return {**beside, **found} if isinstance(found, Mapping) else beside if "timings" in beside else {}
+            return {**beside, **found} if isinstance(found, _MAPPING) else beside if "timings" in beside else {}
     kind = raw.get("type")
     if isinstance(raw.get("choices"), (list, tuple)) or (isinstance(kind, str) and kind in _OTHER_EVENTS):
         return {}
-    return dict(raw)
+    return raw
 
 
 _OTHER_EVENTS = frozenset({"content_block_start", "content_block_delta", "content_block_stop", "message_stop", "ping"})
@@ -339,10 +345,10 @@ def _llama_wire(figures: Mapping[str, Any]) -> Wire:
     return Wire(input=_paths("prompt_tokens"), output=_paths("completion_tokens"), read=cached)
 
 
-def _with_timings(figures: dict[str, Any]) -> dict[str, Any]:
+def _with_timings(figures: Mapping[str, Any]) -> Mapping[str, Any]:
     """Figures completed from llama.cpp's `timings`: `cache_n` reused, `prompt_n` read anew, `predicted_n` written."""
     timings = figures.get("timings")
-    if not isinstance(timings, Mapping):
+    if not isinstance(timings, _MAPPING):
         return figures
     found = {k: _tokens(timings, (k,), []) for k in ("cache_n", "prompt_n", "predicted_n")}
     cached = found["cache_n"]
@@ -355,7 +361,7 @@ def _with_timings(figures: dict[str, Any]) -> dict[str, Any]:
     if filled.get("completion_tokens") is None and found["predicted_n"] is not None:
         filled["completion_tokens"] = found["predicted_n"]
     details = filled.get("prompt_tokens_details")
-    reported = isinstance(details, Mapping) and details.get("cached_tokens") is not None
+    reported = isinstance(details, _MAPPING) and details.get("cached_tokens") is not None
     if cached is not None and not reported and filled.get("cached_tokens") is None:
         filled["cached_tokens"] = cached
     return filled
@@ -364,7 +370,7 @@ def _with_timings(figures: dict[str, Any]) -> dict[str, Any]:
 def _at(figures: Mapping[str, Any], path: Path) -> Any:
     value: Any = figures
     for key in path:
-        if not isinstance(value, Mapping):
+        if value is None or not isinstance(value, _MAPPING):
             return None
         value = value.get(key)
     return value
@@ -372,16 +378,23 @@ def _at(figures: Mapping[str, Any], path: Path) -> Any:
 
 def _tokens(figures: Mapping[str, Any], path: Path, flags: list[str]) -> int | None:
     """The count at `path`; None when absent or null, 0 and a flag when it is no count of tokens."""
-    value = _at(figures, path)
-    if value is None:
-        return None
-    if type(value) is int and value >= 0:
+    value = figures.get(path[0]) if len(path) == 1 else _at(figures, path)
+    if value is None or (type(value) is int and value >= 0):
         return value
     # Some clients write counts as JSON numbers with a fraction of 0.
     if type(value) is float and value >= 0 and math.isfinite(value) and value == int(value):
         return int(value)
     flags.append(f"impossible:{'.'.join(path)}")
     return 0
+
+
+def _sum(figures: Mapping[str, Any], paths: tuple[Path, ...], flags: list[str]) -> tuple[int, bool]:
+    """The sum over `paths`, and whether the first of them is there."""
+    first = _tokens(figures, paths[0], flags)
+    total = first or 0
+    for path in paths[1:]:
+        total += _tokens(figures, path, flags) or 0
+    return total, first is not None
 
 
 def _first(figures: Mapping[str, Any], paths: Iterable[Path], flags: list[str]) -> int | None:
@@ -393,7 +406,7 @@ def _first(figures: Mapping[str, Any], paths: Iterable[Path], flags: list[str]) 
 
 
 def _cost(figures: Mapping[str, Any], path: Path | None, flags: list[str]) -> float:
-    value = _at(figures, path) if path else None
+    value = _at(figures, path) if path is not None else None
     if value is None:
         return 0.0
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e15:
@@ -402,8 +415,11 @@ def _cost(figures: Mapping[str, Any], path: Path | None, flags: list[str]) -> fl
     return 0.0
 
 
-def _text(figures: Mapping[str, Any], *keys: str) -> str | None:
-    return next((v for k in keys if isinstance(v := figures.get(k), str)), None)
+def _text(figures: Mapping[str, Any], key: str, other: str) -> str | None:
+    value = figures.get(key)
+    if value is None:
+        value = figures.get(other)
+    return value if isinstance(value, str) else None
 
 
 def _frozen(value: Any) -> Any:

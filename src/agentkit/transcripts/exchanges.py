@@ -1,0 +1,48 @@
+"""Recorded requests and responses, gathered into the conversations they belong to. Touches only its arguments.
+
+The last request of a conversation is its history; earlier ones are prefixes of it and tell which response came when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Exchanged:
+    """One conversation: its last request, and each response with the number of entries that its request had."""
+
+    request: Mapping[str, Any]
+    entries: list[Any]
+    responses: list[tuple[int, int, Any]] = field(default_factory=list)
+    """(record number, entries of the request, response)"""
+    beside: dict[str, Any] = field(default_factory=dict)
+
+    def taken(self) -> set[int]:
+        """The records whose response is the turn that followed: of several responses to one request the last one."""
+        return set({length: number for number, length, _ in self.responses}.values())
+
+
+def is_exchange(value: Any) -> bool:
+    """Whether a record holds a request and its response."""
+    return isinstance(value, Mapping) and isinstance(value.get("request"), Mapping) and "response" in value
+
+
+def gather(records: Iterable[tuple[int, Mapping[str, Any]]], key: str) -> list[Exchanged]:
+    """The conversations in a sequence of exchanges; `key` is where a request has its entries."""
+    found: list[Exchanged] = []
+    for number, record in records:
+        request = record["request"]
+        entries = request.get(key)
+        entries = list(entries) if isinstance(entries, list) else [] if entries is None else [entries]
+        # The latest conversation is looked at first: a log seldom goes back to an older one.
+        one = next((e for e in reversed(found) if e.entries == entries[: len(e.entries)]), None)
+        if one is None:
+            one = Exchanged(request, entries)
+            found.append(one)
+        one.request, one.entries = request, entries
+        one.responses.append((number, len(entries), record["response"]))
+        one.beside = {k: v for k, v in record.items() if k not in ("request", "response")}
+    return found
