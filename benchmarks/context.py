@@ -17,6 +17,7 @@ import tracemalloc
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from statistics import median
 from time import perf_counter
 from typing import Any
 
@@ -113,7 +114,10 @@ def plain(context: WorkingContext) -> PlainState:
     return PlainState(
         [
             PlainMessage(
-                m.role, m.content, m.name, m.tool_call_id,
+                m.role,
+                m.content,
+                m.name,
+                m.tool_call_id,
                 tuple(PlainCall(c.id, c.name, tuple(c.arguments.items())) for c in m.tool_calls),
             )  # fmt: skip
             for m in context.messages
@@ -160,28 +164,48 @@ def growth() -> Table:
     return table
 
 
-async def _drive(path: Path, turns: int, marks: tuple[int, ...], window: int) -> tuple[list[float], list[int], int]:
-    """Runs a conversation turn by turn with a checkpoint after each.
+class Run:
+    """A conversation that is checkpointed after every turn."""
 
-    For each mark: the median seconds of a turn over `window` turns from there, and the bytes that the process wrote.
+    def __init__(self, store: SQLiteStore, name: str) -> None:
+        self.checkpointer = Checkpointer(StoreCheckpoints(store, Scope(1)))
+        self.context, self.usage = WorkingContext(PrefixContext("You are a careful engineer.")), Usage()
+        self.name, self.turns = name, 0
+
+    async def go(self, turns: int) -> None:
+        """Take that many turns."""
+        for number in range(self.turns, self.turns + turns):
+            self.context.extend(turn(number))
+            self.usage += Usage(1_000, 200)
+            await self.checkpointer.snapshot(self.name, dehydrate(self.context, self.usage, number), "running")
+        self.turns += turns
+
+
+async def _compare_turns(path: Path, late: int, window: int) -> tuple[float, float]:
+    """Ratios of a turn near turn `late` to one near turn 10: median seconds, and bytes that the process wrote.
+
+    Both conversations stand in one store and take their turns in turn, so that they meet the same disk.
     """
     store = SQLiteStore(path, exclusive=True)
-    checkpointer = Checkpointer(StoreCheckpoints(store, Scope(1)))
-    context, usage = WorkingContext(PrefixContext("You are a careful engineer.")), Usage()
-    times: dict[int, list[float]] = {mark: [] for mark in marks}
-    written: dict[int, int] = dict.fromkeys(marks, 0)
-    for number in range(turns):
-        mark = next((m for m in marks if m <= number < m + window), None)
-        before, start = _bytes_written(), perf_counter()
-        context.extend(turn(number))
-        usage += Usage(1_000, 200)
-        await checkpointer.snapshot("run", dehydrate(context, usage, number), "running")
-        if mark is not None:
-            times[mark].append(perf_counter() - start)
-            written[mark] += _bytes_written() - before
+    runs = [Run(store, "early"), Run(store, "late")]
+    await runs[0].go(10)
+    await runs[1].go(late - window)
+    times: tuple[list[float], list[float]] = ([], [])
+    written = [0, 0]
+    for _ in range(window):
+        for which, run in enumerate(runs):
+            before, start = _bytes_written(), perf_counter()
+            await run.go(1)
+            times[which].append(perf_counter() - start)
+            written[which] += _bytes_written() - before
     await store.aclose()
-    medians = [sorted(times[m])[len(times[m]) // 2] for m in marks]
-    return medians, [written[m] for m in marks], path.stat().st_size
+    return median(times[1]) / median(times[0]), written[1] / written[0]
+
+
+async def _fill(path: Path, turns: int) -> None:
+    store = SQLiteStore(path, exclusive=True)
+    await Run(store, "run").go(turns)
+    await store.aclose()
 
 
 def _bytes_written() -> int:
@@ -213,19 +237,20 @@ def _load_plain(path: Path) -> int:
 def durable() -> Table:
     table = Table("A durable turn on SQLite")
     with tempfile.TemporaryDirectory() as folder:
-        turns, window = 10_000, 200
-        times, written, _ = asyncio.run(_drive(Path(folder, "long.db"), turns, (10, turns - window), window))
-        table.add("time of a turn near turn 10,000", "near turn 10", times[1] / times[0], at_most=1.3)
-        table.add("bytes written by a turn near turn 10,000", "near turn 10", written[1] / written[0], at_most=1.3)
+        seconds, written = asyncio.run(_compare_turns(Path(folder, "turns.db"), late=10_000, window=200))
+        table.add("time of a turn near turn 10,000", "near turn 10, taken in turn", seconds, at_most=1.3)
+        table.add("bytes written by a turn near turn 10,000", "near turn 10", written, at_most=1.3)
         path = Path(folder, "load.db")
-        asyncio.run(_drive(path, 1_000, (10,), 1))
+        asyncio.run(_fill(path, 1_000))
         loop = asyncio.new_event_loop()
         ours = best(lambda: loop.run_until_complete(_load(path)), rounds=5)
         loop.close()
         table.add(
-            "loading a context of 1,000 turns", "reading and decoding its rows with sqlite3 and json alone",
-            ours / best(lambda: _load_plain(path), rounds=5), at_most=3,
-        )  # fmt: skip
+            "loading a context of 1,000 turns",
+            "reading and decoding its rows with sqlite3 and json alone",
+            ours / best(lambda: _load_plain(path), rounds=5),
+            at_most=3,
+        )
     return table
 
 
@@ -275,7 +300,9 @@ def importing() -> Table:
         size, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert kept
-        table.add("peak memory beyond the result", "the longest record of the file", (peak - size) / longest, at_most=20)
+        table.add(
+            "peak memory beyond the result", "the longest record of the file", (peak - size) / longest, at_most=20
+        )
     return table
 
 
