@@ -119,7 +119,7 @@ def plain(context: WorkingContext) -> PlainState:
                 m.name,
                 m.tool_call_id,
                 tuple(PlainCall(c.id, c.name, tuple(c.arguments.items())) for c in m.tool_calls),
-            )  # fmt: skip
+            ) 
             for m in context.messages
         ],
         copy.deepcopy(context.scratchpad),
@@ -137,12 +137,12 @@ def snapshots() -> Table:
     table.faster(
         "hash(freeze())", "hashing all fields of all messages", fields / best(lambda: hash(bare.freeze()), number=20),
         at_least=20,
-    )  # fmt: skip
+    ) 
     copied = best(lambda: copy.deepcopy(state), rounds=5)
     table.faster(
         "fork() with 50 nested notes", "copy.deepcopy of the same state in plain dataclasses",
         copied / best(context.fork, number=5), at_least=10,
-    )  # fmt: skip
+    ) 
     long = conversation(10_000)
     same = list(long.messages)
     left, right = long.fork(), long.fork()
@@ -160,7 +160,7 @@ def growth() -> Table:
     table.add(
         "append", "append at 100",
         best(lambda: long.append(extra), number=500) / best(lambda: short.append(extra), number=500), at_most=1.3,
-    )  # fmt: skip
+    ) 
     return table
 
 

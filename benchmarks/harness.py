@@ -1,7 +1,7 @@
 """What the benchmarks share: timing, a table of ratios, and the page that the table is written to.
 
-Machines are noisy, so nothing here prints a bare time as a result: each row is a ratio of two things measured in turn in
-the same run, the best of several rounds each, beside the bound that we hold it to.
+Machines are noisy, so nothing here prints a bare time as a result: each row is a ratio of two things measured in turn
+in the same run, the best of several rounds each, beside the bound that we hold it to.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ ROUNDS = 7
 
 
 def best(run: Callable[[], object], *, rounds: int = ROUNDS, number: int = 1) -> float:
-    """Seconds of one call of `run`: the fastest of `rounds`, each the mean of `number` calls, garbage collection off."""
-    run()
+    """Seconds of one call of `run`: the fastest of `rounds`, each the mean of `number` calls, garbage collection
+    off.""" run()
     fastest = float("inf")
     was_enabled = gc.isenabled()
     gc.disable()
