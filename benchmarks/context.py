@@ -119,7 +119,7 @@ def plain(context: WorkingContext) -> PlainState:
                 m.name,
                 m.tool_call_id,
                 tuple(PlainCall(c.id, c.name, tuple(c.arguments.items())) for c in m.tool_calls),
-            ) 
+            )
             for m in context.messages
         ],
         copy.deepcopy(context.scratchpad),
@@ -135,14 +135,18 @@ def snapshots() -> Table:
     bare = conversation(1_000)
     bare.freeze()
     table.faster(
-        "hash(freeze())", "hashing all fields of all messages", fields / best(lambda: hash(bare.freeze()), number=20),
+        "hash(freeze())",
+        "hashing all fields of all messages",
+        fields / best(lambda: hash(bare.freeze()), number=20),
         at_least=20,
-    ) 
+    )
     copied = best(lambda: copy.deepcopy(state), rounds=5)
     table.faster(
-        "fork() with 50 nested notes", "copy.deepcopy of the same state in plain dataclasses",
-        copied / best(context.fork, number=5), at_least=10,
-    ) 
+        "fork() with 50 nested notes",
+        "copy.deepcopy of the same state in plain dataclasses",
+        copied / best(context.fork, number=5),
+        at_least=10,
+    )
     long = conversation(10_000)
     same = list(long.messages)
     left, right = long.fork(), long.fork()
@@ -158,9 +162,11 @@ def growth() -> Table:
     short, long = conversation(100), conversation(10_000)
     extra = Message("user", "and now?")
     table.add(
-        "append", "append at 100",
-        best(lambda: long.append(extra), number=500) / best(lambda: short.append(extra), number=500), at_most=1.3,
-    ) 
+        "append",
+        "append at 100",
+        best(lambda: long.append(extra), number=500) / best(lambda: short.append(extra), number=500),
+        at_most=1.3,
+    )
     return table
 
 

@@ -17,8 +17,8 @@ ROUNDS = 7
 
 
 def best(run: Callable[[], object], *, rounds: int = ROUNDS, number: int = 1) -> float:
-    """Seconds of one call of `run`: the fastest of `rounds`, each the mean of `number` calls, garbage collection
-    off.""" run()
+    """Seconds of one call of `run`: the fastest of `rounds`, each the mean of `number` calls, without collections."""
+    run()
     fastest = float("inf")
     was_enabled = gc.isenabled()
     gc.disable()
