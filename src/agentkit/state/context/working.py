@@ -42,7 +42,7 @@ class ForkPoint:
     """
 
     parent: object
-    messages: list[Message]
+    messages: MessageView
     scratchpad: Mapping[str, Any]
     journal: int
 
@@ -287,7 +287,7 @@ class WorkingContext:
         if fork is None or fork.parent is not self._identity:
             raise MergeError("the other context was not forked or sliced from this one; use mode='union'")
         shared = len(fork.messages)
-        if other.messages[:shared] != fork.messages:
+        if fork.messages != other.messages[:shared]:
             raise MergeError("the other context's shared head was cleared or rewritten, so its delta is unknown")
         for value in other.scratchpad.values():
             deep_freeze(value)  # refuses what cannot be compared
@@ -346,7 +346,7 @@ class WorkingContext:
 
     def _fork_point(self, parent: WorkingContext) -> ForkPoint:
         scratchpad = comparable_copy(self.scratchpad)
-        return ForkPoint(parent._identity, self.messages.copy(), scratchpad, self.journal.size())
+        return ForkPoint(parent._identity, self.view(), scratchpad, self.journal.size())
 
     def _measure(self, messages: Sequence[Message]) -> int:
         counter = self.token_counter
