@@ -12,12 +12,12 @@ HERE = Path(__file__).resolve().parent
 OUT = HERE.parent / "out"
 
 
-def main() -> int:
+def main(out: Path = OUT) -> int:
     """Returns the exit code of the first command that fails, else 0."""
     transcript = HERE / "transcripts" / "worktree-long.jsonl"
-    store, report = OUT / "context.db", OUT / "worktree-long.html"
-    OUT.mkdir(exist_ok=True)
-    for old in OUT.glob("context.db*"):  # a run that is there already would have to be resumed
+    store, report = out / "context.db", out / "worktree-long.html"
+    out.mkdir(exist_ok=True)
+    for old in out.glob("context.db*"):  # a run that is there already would have to be resumed
         old.unlink()
     print("A real coding session, once more through a stored context. Each turn is on disk before the next begins.\n")
     code = run(["replay", shown(transcript), "--store", shown(store)])

@@ -298,6 +298,7 @@ def test_unusable_store_is_one_line(run: Run, chat: Path, tmp_path: Path, kind: 
         (["check", "x", "--rules", "mine"], "'mine' is not one of"),
         (["inspect", "x", "--conversation", "0"], "neither a number from 1 on"),
         (["inspect", "x", "--conversation", "¹"], "neither a number from 1 on"),
+        (["count", "--format", "x", "y"], "'x' is none of"),
         (["convert", "x"], "Missing option '--to'"),
         (["replay", "x"], "Missing option '--store'"),
         (["replay", "x", "--store", "y", "--delay", "-1"], "'--delay'"),
@@ -331,6 +332,19 @@ def test_messages_cannot_take_over_the_terminal(run: Run, tmp_path: Path) -> Non
     assert_one_line(err)
     assert "\x1b" not in err
     assert "\u202e" not in err
+
+
+def test_fault_of_our_own_has_its_code(run: Run, chat: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception from inside never ends with the code that means findings."""
+
+    def fail(*args: object, **options: object) -> None:
+        raise LookupError("what nobody foresaw")
+
+    monkeypatch.setattr("agentkit.inspect.inspect_transcript", fail)
+    code, out, err = run("inspect", chat)
+    assert (code, out) == (70, "")
+    assert "LookupError: what nobody foresaw" in err
+    assert "please report it" in err
 
 
 def test_every_command_tells_its_exit_codes(run: Run) -> None:

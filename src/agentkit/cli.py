@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agentkit.state.context.tokens import AdditiveCounter
     from agentkit.transcripts import Transcript
 
-OK, FINDINGS, USAGE, UNREADABLE, UNWRITABLE, INTERRUPTED, UNREAD = 0, 1, 2, 3, 4, 130, 141
+OK, FINDINGS, USAGE, UNREADABLE, UNWRITABLE, BUG, INTERRUPTED, UNREAD = 0, 1, 2, 3, 4, 70, 130, 141
 
 EPILOG = """\b
 Exit codes:
@@ -28,6 +28,7 @@ Exit codes:
     2  the command line is wrong
     3  an input cannot be read, or is no transcript
     4  a store or an output file cannot be used
+   70  a fault of agentkit itself
   130  interrupted
   141  whoever read the output went away
 """
@@ -35,6 +36,9 @@ Exit codes:
 RULES = ("strict", "anthropic", "openai-chat", "openai-responses", "gemini")
 TARGETS = ("anthropic", "openai", "agentkit")
 COUNTERS = ("approx", "char-class", "tiktoken")
+
+COMPLETION = "_AGENTKIT_COMPLETE"
+"""The variable by which shells ask click for completions."""
 
 LONG_WORK = 0.7
 """Seconds after which reading shows how far it is; most files are read before."""
@@ -66,10 +70,12 @@ def main() -> NoReturn:
 def run(args: Sequence[str] | None = None) -> int:
     """Run a command line, by default the process's own; what is wrong becomes one line on standard error. Returns one
     of the documented exit codes."""
+    if COMPLETION in os.environ:
+        cli.main(args, prog_name="agentkit")  # ends the process
     try:
-        code = cli.main(args, prog_name="agentkit", standalone_mode=False)
+        code = _invoke(sys.argv[1:] if args is None else args)
         sys.stdout.flush()
-        return code if isinstance(code, int) else OK
+        return code
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx is not None else "agentkit"
         click.echo(f"{command}: {_one_line(error.format_message())} See '{command} --help'.", err=True)
@@ -84,6 +90,23 @@ def run(args: Sequence[str] | None = None) -> int:
         # The interpreter flushes standard output at exit, which would raise once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return UNREAD
+    except Exception:
+        # An exit code of its own, since the interpreter's is the one that `check` has for findings.
+        from traceback import print_exc
+
+        print_exc()
+        click.echo("agentkit: this is a fault of agentkit itself; please report it with the lines above", err=True)
+        return BUG
+
+
+def _invoke(args: Sequence[str]) -> int:
+    # Not by `cli.main`, which has exit codes of its own for an interrupt and for a reader that went away.
+    try:
+        with cli.make_context("agentkit", list(args)) as ctx:
+            cli.invoke(ctx)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    return OK
 
 
 @click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
@@ -344,11 +367,13 @@ def _read(file: str, format_: str | None, conversation: int | str | None, *, mus
 def _load(file: str, format_: str | None) -> tuple[Transcript, ...]:
     """The conversations of a file, or Unreadable, which names it."""
     from agentkit.core.contracts.errors import FormatError
-    from agentkit.transcripts import load, loads
+    from agentkit.transcripts import FORMATS, load, loads
 
+    if format_ is not None and format_ not in FORMATS:
+        raise click.BadParameter(f"{format_!r} is none of {', '.join(FORMATS)}.", param_hint="'--format'")
     try:
         if file == "-":
-            return loads(sys.stdin.buffer.read(), format=format_)
+            return loads(sys.stdin.buffer.read(), format=format_, name=_shown(file))
         with _load_progress(file) as progress:
             return load(file, format=format_, progress=progress)
     except FormatError as error:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit.core.contracts.types import (
+    Block,
     DocumentBlock,
     ImageBlock,
     Message,
@@ -203,7 +204,7 @@ def test_largest_parts_are_ranked() -> None:
 
 
 def test_kinds_of_content_are_told_apart() -> None:
-    blocks = [
+    blocks: list[Block] = [
         TextBlock("text"),
         ThinkingBlock("thought", "sig"),
         ImageBlock(b"\x89PNG" * 100, "image/png", 300, 300),

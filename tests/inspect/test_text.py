@@ -14,7 +14,7 @@ from agentkit.inspect import Cost, inspect_transcript, wording
 from agentkit.inspect.columns import WIDTH, Style, clip, table, width_of
 from agentkit.inspect.text import render_text
 from agentkit.transcripts import Transcript
-from tests.inspect.samples import UNPRICED, compacted, hostile, session
+from tests.inspect.samples import UNPRICED, compacted, hostile, session, transcript
 
 PLAIN, ASCII = Style(), Style(unicode=False)
 MADE: list[Callable[[], Transcript]] = [session, compacted, hostile]
@@ -60,6 +60,14 @@ def test_several_get_a_line_each() -> None:
     assert len(text.splitlines()) == 2 + 1 + 3 + 1
     assert "Largest parts" not in text
     assert render_text(ones, whole=True).count("Largest parts") == 3
+
+
+def test_total_of_some_costs_is_a_bound() -> None:
+    known, unknown, nothing = session(), session(model=UNPRICED), transcript([])
+    for others, shown in (([], "$0.029"), ([unknown], "at least $0.029"), ([nothing], "at least $0.029")):
+        ones = [inspect_transcript(one) for one in (known, *others)]
+        assert wording.total_cost(ones) == shown
+    assert wording.total_cost([inspect_transcript(unknown)] * 2) == "unknown"
 
 
 def test_colours_only_when_asked() -> None:

@@ -17,13 +17,15 @@ OPEN_CONVERSATIONS = 3
 
 def overview(inspections: Sequence[Inspection]) -> Html:
     """All conversations with their figures; each name leads to its section."""
+    several_files = len({one.source for one in inspections}) > 1
     rows = []
     for at, one in enumerate(inspections):
+        file = _below(one.source) if several_files else None
         largest = wording.prompt_tokens(one)
         rows.append(
             tag(
                 "tr",
-                tag("th", tag("a", tag("bdi", wording.name(one)), href=f"#c{at}"), scope="row"),
+                tag("th", tag("a", tag("bdi", wording.name(one)), href=f"#c{at}"), file, scope="row"),
                 *_numbers(one.messages, len(one.responses), one.calls, one.tokens, largest[0] if largest else None),
                 tag("td", wording.cost(one.cost), class_="number"),
             )

@@ -29,32 +29,36 @@ def render_text(inspections: Sequence[Inspection], style: Style | None = None, *
 
 
 def _overview(inspections: Sequence[Inspection], style: Style) -> list[str]:
+    several_files = len({one.source for one in inspections}) > 1
     rows = []
     for one in inspections:
         largest = wording.prompt_tokens(one)
-        rows.append(
-            [
-                _shown_name(one, inspections),
-                *map(
-                    wording.number,
-                    (one.messages, len(one.responses), one.calls, one.tokens, largest[0] if largest else None),
-                ),
-                wording.cost(one.cost),
-            ]
-        )
-    total = ["all", *map(wording.number, (
-        sum(i.messages for i in inspections), sum(len(i.responses) for i in inspections),
-        sum(i.calls for i in inspections), sum(i.tokens for i in inspections), None,
-    )), wording.total_cost(inspections)]  # fmt: skip
-    heads = ("conversation", "messages", "responses", "calls", "tokens", "largest request", "cost")
-    return [style.bold(f"{len(inspections)} conversations"), "", *table(heads, [*rows, total], style)]
-
-
-def _shown_name(one: Inspection, among: Sequence[Inspection]) -> str:
-    files = {other.source for other in among}
-    file = one.source.replace("\\", "/").rpartition("/")[2] if len(files) > 1 else ""
-    name = f"{one.number}  {wording.name(one)}" if one.of > 1 else wording.name(one)
-    return "  ".join(filter(None, (file, name if one.of > 1 or not file else "")))
+        file = [one.source.replace("\\", "/").rpartition("/")[2]] if several_files else []
+        own = (one.messages, len(one.responses), one.calls, one.tokens, largest[0] if largest else None)
+        name = wording.name(one) if one.of > 1 or not several_files else ""
+        rows.append([*file, str(one.number), name, *map(wording.number, own), wording.cost(one.cost)])
+    counts = (
+        sum(one.messages for one in inspections),
+        sum(len(one.responses) for one in inspections),
+        sum(one.calls for one in inspections),
+        sum(one.tokens for one in inspections),
+    )
+    blank = [""] if several_files else []
+    rows.append(["all", *blank, "", *map(wording.number, counts), "", wording.total_cost(inspections)])
+    heads = (
+        *(["file"] if several_files else []),
+        "no.",
+        "conversation",
+        "messages",
+        "responses",
+        "calls",
+        "tokens",
+        "largest",
+        "cost",
+    )
+    names = range(2 + several_files)
+    lines = table(heads, rows, style, text=tuple(names), rest=names[-1])
+    return [style.bold(f"{len(inspections)} conversations"), "", *lines]
 
 
 def _conversation(one: Inspection, style: Style) -> list[str]:

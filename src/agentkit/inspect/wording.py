@@ -38,7 +38,9 @@ def share(part: int, whole: int) -> str:
     if whole <= 0:
         return "–"
     percent = 100 * part / whole
-    return "< 1 %" if 0 < percent < 1 else f"{percent:.0f} %"
+    if 0 < percent < 1:
+        return "< 1 %"
+    return "> 99 %" if 99 < percent < 100 else f"{percent:.0f} %"
 
 
 def of_window(tokens: int, window: int | None) -> str:
@@ -150,8 +152,10 @@ def prompt_tokens(inspection: Inspection) -> tuple[int, str] | None:
 
 
 def total_cost(inspections: Sequence[Inspection]) -> str:
-    """The cost of several conversations together."""
-    return cost(sum((one.cost for one in inspections), Cost()))
+    """The cost of several conversations together; one whose cost is not known makes it a lower bound."""
+    total = sum((one.cost for one in inspections), Cost())
+    is_whole = all(one.cost.is_known for one in inspections)
+    return cost(total) if is_whole or not total.is_known else f"at least {usd(total.usd)}"
 
 
 def figures(one: Inspection) -> list[tuple[str, str, str]]:

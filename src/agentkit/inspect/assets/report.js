@@ -20,6 +20,8 @@
   };
   const usd = (n) => (n == null ? "unknown" : "$" + (n >= 0.1 || n === 0 ? n.toFixed(2) : n.toPrecision(2)));
 
+  const usdTick = (n) => (n >= 1000 ? "$" + short(n) : n >= 10 ? "$" + +n.toFixed(2) : usd(n));
+
   const axes = (format) => {
     const line = { stroke: colour("rule"), width: 1 };
     const common = { stroke: colour("muted"), font: "12px system-ui, sans-serif", ticks: { show: false } };
@@ -133,7 +135,7 @@
           paths: levels, points: { show: false }, value: (_, __, ___, i) => usd(data.cost[at(data, i)]),
         }],
         columns: [data.number, data.cost],
-        format: usd,
+        format: usdTick,
       };
     },
   };
@@ -150,7 +152,7 @@
       },
       cursor: { drag: { x: false, y: false }, points: { show: false }, y: false },
       legend: { live: true },
-      padding: [10, 8, 0, 0],
+      padding: [10, 18, 0, 0],
     };
     drawn.set(host, new uPlot(options, columns, host));
   };
