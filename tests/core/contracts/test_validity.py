@@ -625,7 +625,7 @@ def test_results_without_id_pair_by_name_then_order() -> None:
         answer(None, "f", "f"),
     ]
     view = repair([USER, Message("assistant", tool_calls=calls), *given])
-    assert results(view.messages) == [("3", "3"), ("2", "g"), ("1", "f"), ("4", "?")]
+    assert results(view.messages) == [("2", "g"), ("4", "?"), ("1", "f"), ("3", "3")]
     assert codes(view.changes).count("duplicate") == 1
 
 
@@ -796,7 +796,8 @@ def many_neighbours(n: int) -> list[Message]:
 
 
 def many_server_calls(n: int) -> list[Message]:
-    return [USER, Message("assistant", [SERVER_CALL] * n), Message("assistant", [SERVER_RESULT, REASONING] * n)]
+    pairs = [Message("assistant", [SERVER_CALL] * n), Message("assistant", [SERVER_RESULT, REASONING] * n)]
+    return [USER, *pairs, NEXT, Message("assistant", [SERVER_CALL] * n)]
 
 
 @pytest.mark.parametrize("rules", [STRICT, ANTHROPIC], ids=lambda rules: rules.name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .problems import CODES, FIRST, MEDIA_MOVED, NO_OUTPUT, STAND_IN, Problem
 from .rules import ANTHROPIC, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, STRICT, Rules, Spelling
-from .view import Repaired, check, open_calls, repair, require_request
+from .view import Repaired, answered, check, open_calls, repair, require_request
 
 __all__ = [
     "ANTHROPIC",
@@ -24,6 +24,7 @@ __all__ = [
     "Repaired",
     "Rules",
     "Spelling",
+    "answered",
     "check",
     "open_calls",
     "repair",

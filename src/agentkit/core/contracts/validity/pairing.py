@@ -6,16 +6,19 @@ so what was sent keeps its bytes when the transcript grows.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from operator import is_
 
 from agentkit.core.contracts.types import Message, NativeBlock, ToolCall
 
 from . import native
+from .ids import Ids
+from .mending import ASSISTANT, RESULT, Item
 from .problems import Problem
-from .rules import Rules, Spelling
-from .single import ASSISTANT, FINAL, RESULT, SYNTHETIC, Item, Piece, is_reasoning, is_thought, own
+from .rules import Rules
+from .server import pair_server_calls
+from .single import FINAL, SYNTHETIC, Piece, is_reasoning, is_thought, own
 
 NOTHING = SYNTHETIC - 1
 """The rank of a call without any result, below that of the least of them."""
@@ -23,7 +26,8 @@ NOTHING = SYNTHETIC - 1
 
 class Slot:
     """A call and what answers it. `rank` is that of the best result so far, shown in place or told later on as text;
-    `entry` is the one shown in place, None where a stand-in is needed; `order` its place among its siblings."""
+    `entry` is the one shown in place, None where a stand-in is needed; `order` its place among its siblings, which a
+    better result takes over from the one it displaces."""
 
     __slots__ = ("call", "call_id", "entry", "index", "order", "rank", "turn")
 
@@ -35,12 +39,13 @@ class Slot:
 
 
 class Entry:
-    """A piece in its place behind a turn. `slot`: the call that a result answers, None for one that is left out."""
+    """A piece in its place behind a turn. `slot`: the call that a result answers, None for one that is left out;
+    `arrival`: its number among all pieces."""
 
-    __slots__ = ("index", "piece", "slot")
+    __slots__ = ("arrival", "index", "piece", "slot")
 
-    def __init__(self, index: int, piece: Piece) -> None:
-        self.index, self.piece = index, piece
+    def __init__(self, index: int, piece: Piece, arrival: int) -> None:
+        self.index, self.piece, self.arrival = index, piece, arrival
         self.slot: Slot | None = None
 
 
@@ -102,42 +107,6 @@ class Turn:
         return self._by_name.get(name) if name else None
 
 
-class Ids:
-    """Hands out ids that are unique and well spelled; which one depends on those handed out before alone."""
-
-    def __init__(self, spelling: Spelling) -> None:
-        self._spelling = spelling
-        self._used: set[str] = set()
-        self._next: dict[tuple[str, int], int] = {}
-        self._calls = 0
-
-    def of_call(self, given: str) -> str:
-        """The id of the next call: its own, made to fit; one from its position where it has none."""
-        self._calls += 1
-        return self.unused(self._spelling.fit(given or f"call-{self._calls}"))
-
-    def unused(self, base: str) -> str:
-        """`base`, or with the first free number from 2 on."""
-        if base not in self._used:
-            self._used.add(base)
-            return base
-        digits = 1
-        while True:
-            # Numbers are counted per stem and length, so that no candidate is tried twice.
-            numbered = self._spelling.numbered
-            key = (numbered(base, 10**digits - 1)[:-digits], digits)
-            number = self._next.get(key, max(2, 10 ** (digits - 1)))
-            while number < 10**digits:
-                candidate = numbered(base, number)
-                number += 1
-                if candidate not in self._used:
-                    self._next[key] = number
-                    self._used.add(candidate)
-                    return candidate
-            self._next[key] = number
-            digits += 1
-
-
 class Pairing:
     """The turns of a transcript with every result dealt out, and the problems met on the way."""
 
@@ -147,7 +116,6 @@ class Pairing:
         self.turns: list[Turn] = [Turn()]
         self._ids = Ids(rules.ids)
         self._latest: dict[str, Bucket] = {}
-        self._arrivals = 0
         self._read()
 
     def report(self, code: str, index: int, call_id: str | None, detail: str) -> None:
@@ -162,7 +130,7 @@ class Pairing:
         return self.message_of(part).ordered if part.items is None else part.items
 
     def _read(self) -> None:
-        rules, turn, leading = self.rules, self.turns[0], True
+        rules, turn, leading, arrivals = self.rules, self.turns[0], True, 0
         for index, message in enumerate(self.messages):
             if not isinstance(message, Message):
                 raise TypeError(f"messages[{index}] must be a Message, not {type(message).__name__}")
@@ -180,7 +148,8 @@ class Pairing:
                 else:
                     if turn.parts and not turn.gap:
                         self._close_group(turn, paused=False)
-                    turn.gap.append(Entry(index, piece))
+                    turn.gap.append(Entry(index, piece, arrivals))
+                    arrivals += 1
             turn.last_index = index
         if turn.parts and not turn.gap:
             # What answers its calls or moves behind it makes it a turn that is over.
@@ -199,57 +168,64 @@ class Pairing:
     def _settle(self, turn: Turn, paused: bool) -> None:
         """Sees to what depends on the rest of the turn: server-side calls, and thinking that leads nowhere."""
         flat = [(part, item) for part in turn.parts for item in self.items_of(part)]
-        pairs, dropped = _server_pairs(flat, paused) if self.rules.server_calls else ({}, {})
-        solid = [at for at, (_, item) in enumerate(flat) if at not in dropped and not self._is_thought(item)]
-        for at in range(solid[-1] + 1 if solid else 0, len(flat)):
-            if is_reasoning(flat[at][1], self.rules):
-                dropped[at] = "reasoning", "nothing follows it: left out"
-            elif at not in dropped and (self.rules.signed_thinking or not solid):
-                dropped[at] = "thinking" if solid else "", "nothing follows it: left out"
-        renamed = self._server_ids(flat, pairs, dropped)
+        items = [item for _, item in flat]
+        dropped: dict[int, tuple[str, str]] = {}
+        renamed: dict[int, NativeBlock] = {}
+        if self.rules.server_calls:
+            pairs, dropped = pair_server_calls(items, paused)
+            for at, item in enumerate(items):
+                if at not in dropped and isinstance(item, NativeBlock) and native.is_server_call(item):
+                    self._number(flat, at, pairs.get(at), renamed)
+        self._drop_thoughts(items, dropped)
         if not dropped and not renamed:
             return
-        kept: dict[int, list[Item]] = {id(part): [] for part in turn.parts}
-        changed = set()
-        for at, (part, item) in enumerate(flat):
-            if at in dropped:
-                code, detail = dropped[at]
-                changed.add(id(part))
-                if code:
-                    self.report(code, part.index, None, detail)
-                continue
-            if at in renamed:
-                changed.add(id(part))
-            kept[id(part)].append(renamed.get(at, item))
         for part in turn.parts:
-            if id(part) in changed:
-                part.items = kept[id(part)]
-                if not part.items:
-                    self.report("empty", part.index, None, "message left out")
-
-    def _is_thought(self, item: Item) -> bool:
-        return is_thought(item, self.rules) or is_reasoning(item, self.rules)
-
-    def _server_ids(
-        self, flat: Sequence[tuple[Part, Item]], pairs: dict[int, int], dropped: dict[int, tuple[str, str]]
-    ) -> dict[int, NativeBlock]:
-        """New blocks for server-side calls whose id was used before, and for their results."""
-        renamed: dict[int, NativeBlock] = {}
+            part.items = []
         for at, (part, item) in enumerate(flat):
-            if at in dropped or not isinstance(item, NativeBlock) or not native.is_server_call(item):
-                continue
-            given = native.server_id(item)
-            if not self.rules.server_calls or given is None:
-                continue
-            new = self._ids.unused(given)
-            if new == given:
-                continue
-            self.report("id", part.index, given, "repeated: numbered")
-            for place in (at, pairs[at]) if at in pairs else (at,):
-                block = flat[place][1]
-                if isinstance(block, NativeBlock):
-                    renamed[place] = native.with_server_id(block, new)
-        return renamed
+            code, detail = dropped.get(at, ("", ""))
+            if code:
+                self.report(code, part.index, None, detail)
+            if at not in dropped and part.items is not None:
+                part.items.append(renamed.get(at, item))
+        for part in turn.parts:
+            self._settled(part)
+
+    def _settled(self, part: Part) -> None:
+        before = self.message_of(part).ordered
+        if part.items is not None and len(part.items) == len(before) and all(map(is_, part.items, before)):
+            part.items = None
+        elif not part.items:
+            self.report("empty", part.index, None, "message left out")
+
+    def _drop_thoughts(self, items: Sequence[Item], dropped: dict[int, tuple[str, str]]) -> None:
+        """Marks thoughts that nothing follows. A message of nothing else goes whole, which has a code of its own."""
+        rules = self.rules
+        solid = -1
+        for at, item in enumerate(items):
+            if at not in dropped and not is_thought(item, rules) and not is_reasoning(item, rules):
+                solid = at
+        for at in range(solid + 1, len(items)):
+            if is_reasoning(items[at], rules):
+                dropped[at] = "reasoning", "nothing follows it: left out"
+            elif at not in dropped and (rules.signed_thinking or solid < 0):
+                dropped[at] = "thinking" if solid >= 0 else "", "nothing follows it: left out"
+
+    def _number(
+        self, flat: Sequence[tuple[Part, Item]], at: int, result: int | None, renamed: dict[int, NativeBlock]
+    ) -> None:
+        """Gives the server-side call at a place, and its result, an id that no call has had before."""
+        part, call = flat[at]
+        given = native.server_id(call) if isinstance(call, NativeBlock) else None
+        if given is None:
+            return
+        new = self._ids.unused(given)
+        if new == given:
+            return
+        self.report("id", part.index, given, "repeated: numbered")
+        for place in (at,) if result is None else (at, result):
+            block = flat[place][1]
+            if isinstance(block, NativeBlock):
+                renamed[place] = native.with_server_id(block, new)
 
     def _identify(self, turn: Turn, part: Part) -> None:
         """Gives each call of a part its slot and its id."""
@@ -309,48 +285,9 @@ class Pairing:
             self.report("late", index, slot.call.id, "told as user text where it stands")
             return
         if slot.entry is None:
-            slot.order = self._arrivals
-            self._arrivals += 1
+            slot.order = entry.arrival
         else:
             self.report("duplicate", slot.entry.index, slot.call.id, "a better result came: left out")
         slot.entry = entry
         if slot.turn is not turn:
             self.report("late", index, slot.call.id, "moved behind its call")
-
-
-def _server_pairs(flat: Sequence[tuple[Part, Item]], paused: bool) -> tuple[dict[int, int], dict[int, tuple[str, str]]]:
-    """Which server-side result goes with which call, by place, and what has no other half and is left out.
-
-    A paused turn ends with calls that are still running: those stay.
-    """
-    waiting: dict[str, deque[int]] = {}
-    pairs: dict[int, int] = {}
-    dropped: dict[int, tuple[str, str]] = {}
-    calls = list(_server_calls(flat))
-    for at, (_, item) in enumerate(flat):
-        if not isinstance(item, NativeBlock):
-            continue
-        found = native.server_id(item) if native.is_server_call(item) or native.is_server_result(item) else None
-        if native.is_server_call(item) and found is not None:
-            waiting.setdefault(found, deque()).append(at)
-        elif native.is_server_result(item):
-            if found is not None and waiting.get(found):
-                pairs[waiting[found].popleft()] = at
-            else:
-                dropped[at] = "server-call", "result without its call: left out"
-    running = set()
-    if paused:
-        at = len(flat) - 1
-        while at >= 0 and (at in dropped or (at in calls and at not in pairs)):
-            running.add(at)
-            at -= 1
-    for at in calls:
-        if at not in pairs and at not in running:
-            dropped[at] = "server-call", "call without a result: left out"
-    return pairs, dropped
-
-
-def _server_calls(flat: Sequence[tuple[Part, Item]]) -> Iterator[int]:
-    for at, (_, item) in enumerate(flat):
-        if isinstance(item, NativeBlock) and native.is_server_call(item):
-            yield at

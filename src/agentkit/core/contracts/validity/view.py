@@ -15,6 +15,7 @@ from agentkit.core.contracts.errors import EmptyRequestError
 from agentkit.core.contracts.framing import frame
 from agentkit.core.contracts.types import Block, CallMark, Message, TextBlock, ToolCall, mark
 
+from .mending import LEADING, RESULT, Item
 from .pairing import NOTHING, Entry, Pairing, Part, Slot, Turn
 from .problems import (
     FIRST,
@@ -26,7 +27,7 @@ from .problems import (
     media_of_result,
 )
 from .rules import STRICT, Rules
-from .single import LEADING, PENDING, RESULT, Item
+from .single import PENDING
 
 
 class Repaired(NamedTuple):
@@ -89,6 +90,19 @@ def open_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
         for turn in turns
         for slot in turn.slots
         if slot.rank == PENDING or (slot.rank == NOTHING and turn is turns[-1])
+    )
+
+
+def answered(messages: Sequence[Message]) -> tuple[tuple[int, int], ...]:
+    """Which message answers which: (index of the call's message, index of its result's), a pair per answered call.
+
+    The result is the one that a view shows for the call: whoever cuts between the two parts them.
+    """
+    return tuple(
+        (slot.index, slot.entry.index)
+        for turn in Pairing(tuple(messages), STRICT, len(messages)).turns
+        for slot in turn.slots
+        if slot.entry is not None
     )
 
 
