@@ -49,6 +49,21 @@ class LockFile:
             if exclusive:
                 os.pwrite(self._file, json.dumps(_own_name()).encode(), 0)
 
+    def take_turn(self) -> bool:
+        """Whether this process is the next to write, of several that share the database. False when another one is.
+
+        Only for fairness: who writes without pause has to line up again behind those who wait.
+        """
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
+        except OSError:
+            return False
+        return True
+
+    def end_turn(self) -> None:
+        with contextlib.suppress(OSError):
+            fcntl.lockf(self._file, fcntl.LOCK_UN, 1)
+
     def close(self, *, clear: bool = False) -> None:
         """Frees the lock; `clear` takes this process's name off it."""
         if self._file >= 0:

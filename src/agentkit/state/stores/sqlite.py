@@ -43,7 +43,7 @@ from .rules import (
     unpack,
 )
 from .single import SingleKeyCalls
-from .sqlite_file import Snapshot, as_store_error, open_for_reading, open_for_writing
+from .sqlite_file import Snapshot, Transaction, as_store_error, open_for_reading, open_for_writing, patiently
 from .sqlite_index import Index
 from .sqlite_thread import ConnectionThread
 
@@ -254,6 +254,8 @@ class _Threads:
             connect,
             told=lambda error: as_store_error(error, self.path),
             grouped=grouped,
+            transaction=self._transaction,
+            patience=self._timeout,
             closing=closing,
             closed=closed,
         )
@@ -305,7 +307,7 @@ class _Threads:
     def _open_writer(self) -> sqlite3.Connection:
         if self._read_only:
             db = open_for_reading(self.path, timeout=self._timeout)
-            self._index.look(db)
+            patiently(lambda: self._index.look(db), self._timeout)
             return db
         if self._lock is None:
             self._lock = LockFile(self.path, exclusive=self._exclusive)
@@ -314,7 +316,7 @@ class _Threads:
                 self.path, exclusive=self._exclusive, synchronous=self._synchronous, timeout=self._timeout
             )
             try:
-                self._index.look(db)
+                patiently(lambda: self._index.look(db), self._timeout)
                 if self._exclusive:
                     self._index.catch_up(db)
                     db.execute(sql.FREE_CLAIMS)
@@ -325,6 +327,9 @@ class _Threads:
             self._unlock()
             raise
         return db
+
+    def _transaction(self, db: sqlite3.Connection) -> Transaction:
+        return Transaction(db) if self._exclusive else Transaction(db, self._timeout, self._lock)
 
     def _open_reader(self) -> sqlite3.Connection:
         return open_for_reading(self.path, timeout=self._timeout)

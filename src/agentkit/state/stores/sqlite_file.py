@@ -8,12 +8,22 @@ WAL with any version, since one connection of one thread does all writing and ch
 
 from __future__ import annotations
 
+import random
 import sqlite3
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from agentkit.core.contracts.errors import Corrupt, StoreError, TooLarge
 
 from . import sqlite_schema as sql
+from .lockfile import LockFile
+
+T = TypeVar("T")
+
+MAX_TURN = 0.5
+"""Seconds to wait for a turn; the one whose turn it is may have been stopped, or the file system have no such locks."""
 
 _ERRORS: dict[str, tuple[type[StoreError], str]] = {
     "SQLITE_BUSY": (StoreError, "another process kept it locked for too long; nothing was written, try again"),
@@ -54,9 +64,10 @@ def is_wal_safe(version: tuple[int, ...]) -> bool:
     return version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
 
 
-def connect(path: Path, *, writable: bool, timeout: float) -> sqlite3.Connection:
+def connect(path: Path, *, writable: bool) -> sqlite3.Connection:
+    """A connection that does not wait for others: see `patiently`."""
     mode = "rwc" if writable else "ro"
-    db = sqlite3.connect(f"{path.as_uri()}?mode={mode}", uri=True, timeout=timeout, isolation_level=None)
+    db = sqlite3.connect(f"{path.as_uri()}?mode={mode}", uri=True, timeout=0, isolation_level=None)
     try:
         db.execute("PRAGMA temp_store = MEMORY")
         db.execute("PRAGMA cache_size = -16000")  # KiB
@@ -73,7 +84,11 @@ def open_for_writing(path: Path, *, exclusive: bool, synchronous: str, timeout: 
     """
     if path.is_dir():
         raise StoreError(f"{path} is a folder; a store needs the path of a file in it")
-    db = connect(path, writable=True, timeout=timeout)
+    return patiently(lambda: _open(path, exclusive, synchronous), timeout)
+
+
+def _open(path: Path, exclusive: bool, synchronous: str) -> sqlite3.Connection:
+    db = connect(path, writable=True)
     try:
         found = check_identity(db, path)
         _set_journal(db, path, exclusive=exclusive, is_new=found == 0)
@@ -87,7 +102,11 @@ def open_for_writing(path: Path, *, exclusive: bool, synchronous: str, timeout: 
 
 
 def open_for_reading(path: Path, *, timeout: float) -> sqlite3.Connection:
-    db = connect(path, writable=False, timeout=timeout)
+    return patiently(lambda: _open_read_only(path), timeout)
+
+
+def _open_read_only(path: Path) -> sqlite3.Connection:
+    db = connect(path, writable=False)
     try:
         if check_identity(db, path) != sql.VERSION:
             raise StoreError(f"{path} is no store yet, or of an older form: open it for writing once")
@@ -139,19 +158,50 @@ def _migrate(db: sqlite3.Connection, path: Path) -> None:
             db.execute(f"PRAGMA user_version = {number + 1}")
 
 
-class Transaction:
-    """A transaction that writes: all or nothing, the lock taken at its start so that it never has to be given up."""
+def patiently(act: Callable[[], T], seconds: float) -> T:
+    """`act()`, again and again while another process has the file locked, up to so many seconds.
 
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
+    SQLite's own waiting sleeps up to 100 ms between two looks. A process that writes without pause leaves gaps of less
+    than one, so that the other would wait for seconds, or for ever.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return act()
+        except sqlite3.OperationalError as error:
+            name = getattr(error, "sqlite_errorname", "")
+            if not name.startswith("SQLITE_BUSY") or time.monotonic() >= deadline:
+                raise
+        _pause()
+
+
+def _pause() -> None:
+    time.sleep(random.uniform(0.0002, 0.002))
+
+
+class Transaction:
+    """A transaction that writes: all or nothing, the lock taken at its start so that it never has to be given up.
+    `patience`: seconds to wait for other processes, with which this one takes turns by their `lock`."""
+
+    def __init__(self, db: sqlite3.Connection, patience: float = 0, lock: LockFile | None = None) -> None:
+        self._db, self._patience, self._lock = db, patience, lock
 
     def __enter__(self) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
+        if self._lock is None:
+            self._db.execute("BEGIN IMMEDIATE")
+            return
+        end = time.monotonic() + min(self._patience, MAX_TURN)
+        while not self._lock.take_turn() and time.monotonic() < end:
+            _pause()
+        try:
+            patiently(lambda: self._db.execute("BEGIN IMMEDIATE"), self._patience)
+        finally:
+            self._lock.end_turn()
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         try:
             if kind is None:
-                self._db.execute("COMMIT")
+                patiently(lambda: self._db.execute("COMMIT"), self._patience)
         finally:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")

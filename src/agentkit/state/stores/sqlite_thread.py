@@ -13,11 +13,13 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, TypeVar
 
 from agentkit.core.contracts.errors import StoreError
 
-from .sqlite_file import Transaction
+from .sqlite_file import Transaction, patiently
 
 T = TypeVar("T")
 
@@ -43,7 +45,8 @@ class _Call:
 class ConnectionThread:
     """`connect` opens the connection, in the thread, with the first call and again after it failed. `grouped`: writing
     calls that wait share a transaction. `closing` and `closed` run at the end, before and after the connection is
-    closed. `told` makes the error that a caller gets of one that was raised."""
+    closed. `told` makes the error that a caller gets of one that was raised. `transaction` begins and ends what
+    writes; `patience`: seconds that what reads waits for other processes."""
 
     def __init__(
         self,
@@ -52,11 +55,14 @@ class ConnectionThread:
         *,
         told: Callable[[Exception], Exception],
         grouped: bool = False,
+        transaction: Callable[[sqlite3.Connection], AbstractContextManager[None]] = Transaction,
+        patience: float = 0,
         closing: Callable[[], None] = lambda: None,
         closed: Callable[[], None] = lambda: None,
     ) -> None:
         self._name, self._connect, self._told = name, connect, told
-        self._grouped, self._closing, self._closed = grouped, closing, closed
+        self._grouped, self._transaction, self._patience = grouped, transaction, patience
+        self._closing, self._closed = closing, closed
         self._queue: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self._guard = threading.Lock()  # guards the three below
         self._thread: threading.Thread | None = None
@@ -134,7 +140,7 @@ class ConnectionThread:
     def _run(self, db: sqlite3.Connection, calls: list[_Call]) -> None:
         if self._grouped and len(calls) > 1:
             try:
-                with Transaction(db):
+                with self._transaction(db):
                     for call in calls:
                         try:
                             call.result = call.work(db)
@@ -149,10 +155,10 @@ class ConnectionThread:
         for call in calls:
             try:
                 if call.writes:
-                    with Transaction(db):
+                    with self._transaction(db):
                         call.result = call.work(db)
                 else:
-                    call.result = call.work(db)
+                    call.result = patiently(partial(call.work, db), self._patience)
             except Exception as error:
                 call.error = error
 
