@@ -1,15 +1,18 @@
-"""Strategies for what a context holds: plain data at any depth, leaves that are no plain data, and nested scopes."""
+"""What a context can hold, for property tests: plain data at any depth, objects that are none, messages that meet
+their equals, nested scopes."""
 
 from __future__ import annotations
 
 import datetime
 from collections import OrderedDict, defaultdict, namedtuple
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import strategies as st
 
 from agentkit.core.contracts.types import Message, ToolCall, mark
+from agentkit.state.context import AllOf, AnyOf, LastNTurns, Not, RoleFilter, Since, Tagged
 
 Point = namedtuple("Point", "x y")
 
@@ -99,3 +102,116 @@ def simple_messages() -> st.SearchStrategy[Message]:
 
 def message_lists(max_size: int = 12) -> st.SearchStrategy[list[Message]]:
     return st.lists(simple_messages(), max_size=max_size)
+
+
+class Hostile:
+    """Raises whatever it is asked."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        raise RuntimeError("no class")
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+class HostileDict(dict[Any, Any]):
+    def items(self) -> Any:
+        raise RuntimeError("no items")
+
+    __iter__ = keys = items
+
+
+class HostileList(list[Any]):
+    def __iter__(self) -> Any:
+        raise RuntimeError("no items")
+
+
+class Endless:
+    def __str__(self) -> str:
+        return f"{self}"
+
+
+def _loop() -> list[Any]:
+    loop: list[Any] = [1]
+    loop.append({"self": loop})
+    return loop
+
+
+ODD: dict[str, Any] = {
+    "hostile": Hostile(),
+    "hostile dict": HostileDict(a=1),
+    "hostile list": HostileList([1]),
+    "endless": Endless(),
+    "object": Handle(),
+    "class": Handle,
+    "function": len,
+    "odd keys": {(1, 2): 1, None: 2, 3.5: 3, True: 4, b"x": 5, "s": 6, Handle(): 7},
+    "mixed keys": {1: "a", "1": "b"},
+    "sets": {"s": {1, "a", None}, "f": frozenset([(1, 2)])},
+    "not finite": [float("nan"), float("inf"), -float("inf")],
+    "surrogates": ["\ud800", {"\udfff": 1}],
+    "bytes": [b"\xff", bytearray(b"a"), memoryview(b"b")],
+    "huge number": 10**20_000,
+    "cycle": _loop(),
+    "complex": 1j,
+    "nested hostile": {"a": [Hostile(), {"b": HostileDict(a=1)}]},
+}
+
+
+# -- scopes ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Odd:
+    """A caller's own plain scope."""
+
+    def matches(self, message: Message, index: int) -> bool:
+        return index % 2 == 1
+
+
+@dataclass(frozen=True)
+class FirstAndFar:
+    """A caller's own positional scope, which also names places that are not there."""
+
+    def _surviving_indices(self, messages: Sequence[Message]) -> set[int]:
+        return {0, -1, len(messages), 10**9}
+
+
+def simple_scopes() -> st.SearchStrategy[Any]:
+    return st.one_of(
+        st.builds(LastNTurns, st.integers(-1, 4)),
+        st.builds(RoleFilter, st.frozensets(st.sampled_from(["user", "assistant", "system"]))),
+        st.builds(Tagged, st.sampled_from(["lookup", ""])),
+        st.builds(Since, st.integers(-2, 12)),
+        st.sampled_from([Odd(), FirstAndFar()]),
+    )
+
+
+def scopes(depth: int = 3) -> st.SearchStrategy[Any]:
+    """Combinators nested up to `depth` deep."""
+    if not depth:
+        return simple_scopes()
+    inner = scopes(depth - 1)
+    several = st.lists(inner, max_size=3)
+    return st.one_of(inner, st.builds(AllOf, several), st.builds(AnyOf, several), st.builds(Not, inner))
+
+
+def union_of(mine: list[Message], theirs: list[Message]) -> list[Message]:
+    """The oracle of a union, what it appends to `mine`: new messages, and for each newly appended call one result, though
+    an equal one be there."""
+    new: list[Message] = []
+    owed: list[str] = []
+    for message in theirs:
+        fresh = message not in mine and message not in new
+        ids = [call.id for call in message.tool_calls]
+        owed = owed + ids if fresh else [id for id in owed if id not in ids]
+        answer = message.tool_call_id or ""
+        along = message.role == "tool" and answer in owed
+        if along:
+            owed.remove(answer)
+        if fresh or along:
+            new.append(message)
+    return new

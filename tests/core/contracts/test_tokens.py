@@ -39,8 +39,7 @@ from agentkit.core.contracts.types import (
 from agentkit.state.compaction.base import _approx_tokens
 from agentkit.state.context import ApproxTokenCounter, WorkingContext
 from agentkit.state.context import tokens as counters
-from tests.context_strategies import json_data, message_lists
-from tests.core.contracts.test_tool_calls import ODD
+from tests.context_strategies import ODD, json_data, message_lists
 from tests.strategies import transcripts
 
 TRANSCRIPT = [

@@ -20,7 +20,7 @@ from agentkit.core.contracts.errors import FreezeError
 from agentkit.core.contracts.frozen import FrozenDict
 from agentkit.core.contracts.jsontext import canonical_json, json_text, wire_json
 from agentkit.core.contracts.types import Message, ToolCall, as_call
-from tests.context_strategies import Handle, json_data, nested, plain_data
+from tests.context_strategies import ODD, Handle, HostileDict, json_data, nested, plain_data
 from tests.strategies import calls
 
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
@@ -263,63 +263,6 @@ def test_no_mapping_is_no_call(wrong: Any) -> None:
 def test_one_call_is_no_sequence_of_calls(wrong: Any) -> None:
     with pytest.raises(TypeError, match=r"Message\.tool_calls must be a sequence of calls"):
         Message("assistant", tool_calls=wrong)
-
-
-class Hostile:
-    """Raises whatever it is asked."""
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> Any:
-        raise RuntimeError("no class")
-
-    def __str__(self) -> str:
-        raise RuntimeError("no text")
-
-    __repr__ = __str__
-
-
-class HostileDict(dict[Any, Any]):
-    def items(self) -> Any:
-        raise RuntimeError("no items")
-
-    __iter__ = keys = items
-
-
-class HostileList(list[Any]):
-    def __iter__(self) -> Any:
-        raise RuntimeError("no items")
-
-
-class Endless:
-    def __str__(self) -> str:
-        return f"{self}"
-
-
-def _loop() -> list[Any]:
-    loop: list[Any] = [1]
-    loop.append({"self": loop})
-    return loop
-
-
-ODD: dict[str, Any] = {
-    "hostile": Hostile(),
-    "hostile dict": HostileDict(a=1),
-    "hostile list": HostileList([1]),
-    "endless": Endless(),
-    "object": Handle(),
-    "class": Handle,
-    "function": len,
-    "odd keys": {(1, 2): 1, None: 2, 3.5: 3, True: 4, b"x": 5, "s": 6, Handle(): 7},
-    "mixed keys": {1: "a", "1": "b"},
-    "sets": {"s": {1, "a", None}, "f": frozenset([(1, 2)])},
-    "not finite": [float("nan"), float("inf"), -float("inf")],
-    "surrogates": ["\ud800", {"\udfff": 1}],
-    "bytes": [b"\xff", bytearray(b"a"), memoryview(b"b")],
-    "huge number": 10**20_000,
-    "cycle": _loop(),
-    "complex": 1j,
-    "nested hostile": {"a": [Hostile(), {"b": HostileDict(a=1)}]},
-}
 
 
 @pytest.mark.parametrize("name", ODD)  # by name: pytest itself fails on a hostile one

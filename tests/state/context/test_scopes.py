@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Sequence
-from dataclasses import FrozenInstanceError, dataclass, fields
+from dataclasses import FrozenInstanceError, fields
 from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from agentkit.core.contracts.errors import AgentKitError, PositionalScopeError
 from agentkit.core.contracts.types import Message, mark, marked
@@ -27,28 +25,12 @@ from agentkit.state.context import (
     WorkingContext,
     surviving_indices,
 )
-from tests.context_strategies import message_lists
+from tests.context_strategies import FirstAndFar, Odd, message_lists, scopes
 
 PAIRS = [Message("system", "House rules.")]
 for number in range(3):
     PAIRS += [Message("user", f"q{number}"), Message("assistant", f"a{number}")]
 SYSTEM = RoleFilter({"system"})  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True)
-class Odd:
-    """A caller's own plain scope."""
-
-    def matches(self, message: Message, index: int) -> bool:
-        return index % 2 == 1
-
-
-@dataclass(frozen=True)
-class FirstAndFar:
-    """A caller's own positional scope, which also names places that are not there."""
-
-    def _surviving_indices(self, messages: Sequence[Message]) -> set[int]:
-        return {0, -1, len(messages), 10**9}
 
 
 def _texts(scope: Any, messages: list[Message] = PAIRS) -> list[str]:
@@ -145,25 +127,6 @@ def _oracle(scope: Any, messages: list[Message]) -> list[bool]:
         case FirstAndFar():
             return [i == 0 for i in range(len(messages))]
     raise AssertionError(scope)
-
-
-def simple_scopes() -> st.SearchStrategy[Any]:
-    return st.one_of(
-        st.builds(LastNTurns, st.integers(-1, 4)),
-        st.builds(RoleFilter, st.frozensets(st.sampled_from(["user", "assistant", "system"]))),
-        st.builds(Tagged, st.sampled_from(["lookup", ""])),
-        st.builds(Since, st.integers(-2, 12)),
-        st.sampled_from([Odd(), FirstAndFar()]),
-    )
-
-
-def scopes(depth: int = 3) -> st.SearchStrategy[Any]:
-    """Combinators nested up to `depth` deep."""
-    if not depth:
-        return simple_scopes()
-    inner = scopes(depth - 1)
-    several = st.lists(inner, max_size=3)
-    return st.one_of(inner, st.builds(AllOf, several), st.builds(AnyOf, several), st.builds(Not, inner))
 
 
 @given(scopes(), message_lists())

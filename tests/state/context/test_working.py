@@ -33,7 +33,7 @@ from agentkit.state.context import (
     WorkingContext,
     surviving_indices,
 )
-from tests.context_strategies import Plan, message_lists, plain_data, simple_messages
+from tests.context_strategies import Plan, message_lists, plain_data, simple_messages, union_of
 
 PREFIX = PrefixContext("prompt", [Message("system", "grounding")])
 KEYS = st.sampled_from(["a", "b", "c"])
@@ -72,7 +72,7 @@ class Model:
                 self.notes.pop(key, None)
             added = other.entries[entries:]
         else:
-            incoming = list(other.messages) if mode == "concat" else _union(self.messages, other.messages)
+            incoming = list(other.messages) if mode == "concat" else union_of(self.messages, other.messages)
             news, added = other.notes, list(other.entries)
         self.messages += incoming
         self.notes.update(copy.deepcopy(news))
@@ -82,23 +82,6 @@ class Model:
 
     def can_ship_delta(self, parent: Model) -> bool:
         return self.base is not None and self.base[0] is parent and self.messages[: len(self.base[1])] == self.base[1]
-
-
-def _union(mine: list[Message], theirs: list[Message]) -> list[Message]:
-    """New messages, and for each newly appended call one result, though an equal one be there."""
-    new: list[Message] = []
-    owed: list[str] = []
-    for message in theirs:
-        fresh = message not in mine and message not in new
-        ids = [call.id for call in message.tool_calls]
-        owed = owed + ids if fresh else [id for id in owed if id not in ids]
-        answer = message.tool_call_id or ""
-        along = message.role == "tool" and answer in owed
-        if along:
-            owed.remove(answer)
-        if fresh or along:
-            new.append(message)
-    return new
 
 
 class ContextMachine(RuleBasedStateMachine):
