@@ -200,8 +200,7 @@ def scopes(depth: int = 3) -> st.SearchStrategy[Any]:
 
 
 def union_of(mine: list[Message], theirs: list[Message]) -> list[Message]:
-    """The oracle of a union, what it appends to `mine`: new messages, and for each newly appended call one result, though
-    an equal one be there."""
+    """What a union appends to `mine`: new messages, and for each newly appended call one result, be it new or not."""
     new: list[Message] = []
     owed: list[str] = []
     for message in theirs:
