@@ -232,7 +232,6 @@ class _Threads:
         self._pid = os.getpid()
         self._lock: LockFile | None = None
         self._index = Index()
-        self._is_open = False
         # The writer serves everything where only one connection may be busy at a time.
         self._writer = self._thread(
             "writer", self._open_writer, grouped=self._exclusive, closing=self._close_readers, closed=self._unlock
@@ -274,9 +273,8 @@ class _Threads:
 
     async def _on(self, thread: Callable[[], ConnectionThread], work: Callable[[sqlite3.Connection, Index], T]) -> T:
         self._check_process()
-        if not self._is_open:  # a reading connection alone would find no file, or an older form
+        if self._writer.connection is None:  # a reading connection alone would find no file, or an older form
             await self._writer.call(lambda db: None)
-            self._is_open = True
         return await thread().call(lambda db: work(db, self._index))
 
     def stop(self) -> None:
