@@ -178,6 +178,24 @@ def test_convert_is_stable(run: Run, chat: Path, tmp_path: Path, target: str) ->
     assert load(first)[0].history == load(chat)[0].history
 
 
+def test_convert_says_what_it_repaired(run: Run, broken: Path) -> None:
+    """G3: no silent repair; and none at all in agentkit's own form."""
+    code, out, err = run("convert", broken, "--to", "anthropic")
+    assert code == 0
+    assert json.loads(out)["messages"][-1]["content"][0]["is_error"] is True
+    said = f"agentkit: {broken}: repaired for anthropic: unanswered; 'agentkit check --rules anthropic' says where\n"
+    assert err == said
+    assert run("convert", broken, "--to", "agentkit")[2] == ""
+
+
+def test_convert_refuses_an_empty_request(run: Run, tmp_path: Path) -> None:
+    code, out, err = run(
+        "convert", write(tmp_path / "system.json", CHAT[:1]), "--to", "openai", "--format", "openai-chat"
+    )
+    assert (code, out) == (3, "")
+    assert "nothing to ask a model" in err
+
+
 def test_convert_asks_which_of_several(run: Run, several: Path) -> None:
     code, out, err = run("convert", several, "--to", "openai")
     assert (code, out) == (2, "")

@@ -244,7 +244,7 @@ def check(files: tuple[str, ...], format_: str | None, conversation: int | str |
     any_found = False
     for file in files:
         for found in _read(file, format_, conversation):
-            name = found.file + (f" conversation {found.number}" if found.of > 1 else "")
+            name = found.name
             listed = problems(found.transcript, rule_set)
             any_found = any_found or bool(listed)
             for problem, where in listed:
@@ -272,10 +272,19 @@ def convert(file: str, format_: str | None, conversation: int | str | None, targ
 
     A file of several conversations needs --conversation; "all" writes one JSON object a line.
     """
-    from agentkit.inspect.convert import converted
+    from agentkit.core.contracts.errors import EmptyRequestError
+    from agentkit.inspect.convert import converted, repairs
 
     chosen = _read(file, format_, conversation, must_choose=True)
-    _write(output, "".join(converted(found.transcript, target, a_line=conversation == "all") for found in chosen))
+    texts: list[str] = []
+    for found in chosen:
+        try:
+            texts.append(converted(found.transcript, target, a_line=conversation == "all"))
+        except EmptyRequestError:
+            raise Unreadable(f"{found.name}: nothing to ask a model, no message but system text") from None
+        if said := repairs(found.transcript, target):
+            click.echo(_one_line(f"agentkit: {found.name}: {said}"), err=True)
+    _write(output, "".join(texts))
 
 
 @cli.command(epilog=EPILOG, short_help="Drive it through a stored context, turn by turn.")
@@ -349,6 +358,11 @@ class Found(NamedTuple):
     number: int
     of: int
     transcript: Transcript
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        return self.file + (f" conversation {self.number}" if self.of > 1 else "")
 
 
 def _read(file: str, format_: str | None, conversation: int | str | None, *, must_choose: bool = False) -> list[Found]:

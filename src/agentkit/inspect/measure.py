@@ -296,7 +296,7 @@ def problems(transcript: Transcript, rules: Rules = STRICT) -> list[tuple[Proble
     places = {id(message): place for place, message in enumerate(transcript.history)}
     start = prefix_length(transcript)
     found = []
-    for problem in check(view, rules):
+    for problem in check(view, rules, prefix=len(transcript.context.prefix.rendered)):
         at = problem.index
         place = at if at < start else places.get(id(view[at])) if at < len(view) else None
         found.append((problem, f"message {place}" if place is not None else f"message {at} of the next request"))
