@@ -54,7 +54,7 @@ clean: ## remove everything that was built or installed here
 # comes with Python 3.11 knows no dependency groups.
 define environment
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit("agentkit needs Python 3.11 or newer, but $(PYTHON) is %d.%d: run make with PYTHON=python3.x" % v[:2] if v < (3, 11) else 0)'
-	$(PYTHON) -m venv $(@D)
+	$(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install -q --disable-pip-version-check -c constraints.txt --upgrade pip
 	$(@D)/bin/python -m pip install -q -c constraints.txt --group $(1)
 endef
