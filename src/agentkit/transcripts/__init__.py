@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 
+from .export import to_anthropic, to_openai
 from .formats import FORMATS, Format, named, recognise
 from .lines import Progress
+from .native import dumps
 from .report import Finding, Report, Reporter
 from .source import Source, in_memory, open_file
 from .transcript import CallLink, Compaction, Response, Transcript
@@ -23,8 +25,11 @@ __all__ = [
     "Response",
     "Transcript",
     "detect",
+    "dumps",
     "load",
     "loads",
+    "to_anthropic",
+    "to_openai",
 ]
 
 

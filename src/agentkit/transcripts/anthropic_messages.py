@@ -107,7 +107,7 @@ def _read_request(one: Exchanged, report: Reporter, source: Source) -> Transcrip
     request = {k: v for k, v in one.request.items() if k not in _NOT_OPTIONS}
     if request:
         report.note("options kept", "the request", "kept in meta", "what it says beside its messages")
-    meta = {"request": request or None, "exchange": one.beside or None}
+    meta = {"request": request or None, "exchanges": one.beside or None}
     context = _after_compaction(conversation)
     return conversation.finish(tools=read_tools(one.request.get("tools")), meta=meta, context=context)
 

@@ -127,6 +127,7 @@ class Records:
             if node is None:
                 return
             del record["message"]
+            message = dict(message) if type(message) is not dict else message
             if kind == "assistant":
                 self._take_assistant(node, node.tree, record, message)
             else:
@@ -240,7 +241,8 @@ class Records:
                 meta = {"injected": True, "source": record, **({} if node.time is None else {"time": node.time})}
                 node.messages = [Message("user", text, meta=seal(meta, self.report, place))]
                 return
-        self._keep(line, place, record, "system notice" if kind == "system" else "side record", f"kind {kind!r}")
+        what = "side record" if kind != "system" else "compaction" if node.boundary is not None else "system notice"
+        self._keep(line, place, record, what, f"kind {str(kind)[:40]!r}")
 
     def _keep_side(self, line: int, place: str, record: dict[str, Any], kind: Any) -> None:
         title = next(

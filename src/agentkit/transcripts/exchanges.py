@@ -18,7 +18,8 @@ class Exchanged:
     entries: list[Any]
     responses: list[tuple[int, int, Any]] = field(default_factory=list)
     """(record number, entries of the request, response)"""
-    beside: dict[str, Any] = field(default_factory=dict)
+    beside: list[dict[str, Any]] = field(default_factory=list)
+    """What each record says beside the messages: URL, status, the response's own fields."""
 
     def taken(self) -> set[int]:
         """The records whose response is the turn that followed: of several responses to one request the last one."""
@@ -28,6 +29,17 @@ class Exchanged:
 def is_exchange(value: Any) -> bool:
     """Whether a record holds a request and its response."""
     return isinstance(value, Mapping) and isinstance(value.get("request"), Mapping) and "response" in value
+
+
+def _about(response: Any) -> Any:
+    """A response less the content that becomes a message; a recorded stream as it is."""
+    if not isinstance(response, Mapping):
+        return response
+    about = {k: v for k, v in response.items() if k not in ("content", "output")}
+    choices = about.get("choices")
+    if isinstance(choices, list):
+        about["choices"] = [{k: v for k, v in c.items() if k != "message"} for c in choices if isinstance(c, Mapping)]
+    return about
 
 
 def gather(records: Iterable[tuple[int, Mapping[str, Any]]], key: str) -> list[Exchanged]:
@@ -44,5 +56,5 @@ def gather(records: Iterable[tuple[int, Mapping[str, Any]]], key: str) -> list[E
             found.append(one)
         one.request, one.entries = request, entries
         one.responses.append((number, len(entries), record["response"]))
-        one.beside = {k: v for k, v in record.items() if k not in ("request", "response")}
+        one.beside.append({**{k: v for k, v in record.items() if k != "request"}, "response": _about(record["response"])})
     return found

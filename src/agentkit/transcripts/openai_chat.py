@@ -88,7 +88,7 @@ def _read_exchanged(one: Exchanged, report: Reporter, source: Source) -> Transcr
     request = {k: v for k, v in one.request.items() if k != "messages"}
     if request:
         report.note("options kept", "the last request", "kept in meta", "what it says beside its messages")
-    meta = {"request": request or None, "exchange": one.beside or None}
+    meta = {"request": request or None, "exchanges": one.beside or None}
     return conversation.finish(tools=read_tools(one.request.get("tools")), meta=meta)
 
 

@@ -85,7 +85,7 @@ def _read_request(one: Exchanged, report: Reporter, source: Source) -> Transcrip
     request = {k: v for k, v in one.request.items() if k not in _NOT_OPTIONS}
     if request:
         report.note("options kept", "the request", "kept in meta", "what it says beside its items")
-    meta = {"request": request or None, "exchange": one.beside or None}
+    meta = {"request": request or None, "exchanges": one.beside or None}
     return conversation.finish(
         tools=read_tools(one.request.get("tools")), meta=meta, context=after_compaction(conversation)
     )
