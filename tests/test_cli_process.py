@@ -1,6 +1,7 @@
 """The command line as a process: what it loads, how it ends, and that a killed replay goes on where it was."""
 
 import asyncio
+import contextlib
 import json
 import os
 import pty
@@ -126,29 +127,50 @@ def test_interrupt_ends_quietly(conversation: Path, tmp_path: Path) -> None:
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=30)
     assert child.returncode == 130
-    assert err == "agentkit: interrupted\n"
+    assert err == "agentkit: interrupted; go on behind the last stored turn with --resume\n"
     assert stored_turn(store) == 1
 
 
-def test_progress_is_for_terminals(conversation: Path) -> None:
-    """A terminal gets colours and, for long work, a bar; NO_COLOR takes the colours away, a pipe gets neither."""
-    for extra, coloured in (({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)):
-        controller, terminal = pty.openpty()
-        environment = {**{k: v for k, v in os.environ.items() if k != "NO_COLOR"}, "TERM": "xterm", **extra}
-        child = subprocess.Popen(
-            [*AGENTKIT, "inspect", str(conversation)], stdout=terminal, stderr=terminal, env=environment
-        )
-        os.close(terminal)
-        seen = b""
-        try:
-            while piece := os.read(controller, 65536):
-                seen += piece
-        except OSError:  # how Linux says that the other side is closed
-            pass
-        os.close(controller)
-        assert child.wait(60) == 0
-        assert (b"\x1b[1m" in seen) is coloured
-        assert b"reading" not in seen
+def on_terminal(command: list[str], **environment: str) -> bytes:
+    """What a command writes to a terminal, which is both its outputs."""
+    controller, terminal = pty.openpty()
+    plain = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
+    child = subprocess.Popen(command, stdout=terminal, stderr=terminal, env={**plain, "TERM": "xterm", **environment})
+    os.close(terminal)
+    seen = b""
+    with contextlib.suppress(OSError):  # how Linux says that the other side is closed
+        while piece := os.read(controller, 65536):
+            seen += piece
+    os.close(controller)
+    assert child.wait(60) == 0
+    return seen
+
+
+def test_colours_are_for_terminals(conversation: Path) -> None:
+    command = [*AGENTKIT, "inspect", str(conversation)]
+    assert b"\x1b[1m" in on_terminal(command)
+    assert b"\x1b" not in on_terminal(command, NO_COLOR="1")
+    assert b"\x1b" not in on_terminal(command, TERM="dumb")
+
+
+def test_progress_is_for_long_work_on_terminals(conversation: Path) -> None:
+    eager = "import agentkit.cli as cli; cli.LONG_WORK = -1; cli.main()"
+    command = [sys.executable, "-W", "error", "-c", eager, "count", str(conversation)]
+    assert b"reading chat.json" in on_terminal(command)
+    assert b"reading" not in on_terminal([*AGENTKIT, "count", str(conversation)])
+    piped = subprocess.run(command, capture_output=True, timeout=60)
+    assert (piped.returncode, piped.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("args", [["inspect", "FILE"], ["replay", "FILE", "--store", "STORE"], ["check", "FILE"]])
+def test_old_terminal_gets_signs_it_has(conversation: Path, tmp_path: Path, args: list[str]) -> None:
+    named = {"FILE": str(conversation), "STORE": str(tmp_path / "é.db")}
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    command = [*AGENTKIT, *[named.get(a, a) for a in args]]
+    done = subprocess.run(command, capture_output=True, env=environment, timeout=60)
+    assert done.stderr == b""
+    assert done.returncode in (0, 1)
+    assert "–".encode() not in done.stdout
 
 
 # -- a replay that is killed -------------------------------------------------------------------------------------------

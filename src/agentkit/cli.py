@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
@@ -62,8 +63,16 @@ class Unwritable(Unreadable):
     exit_code = UNWRITABLE
 
 
+class Interrupted(Unreadable):
+    """Ended by the user, with something to say about it."""
+
+    exit_code = INTERRUPTED
+
+
 def main() -> NoReturn:
     """The program: run the command line and end the process."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # an old terminal shows a sign it lacks as "?"
     sys.exit(run())
 
 
@@ -192,7 +201,7 @@ def inspect(
         whole = True if conversation is not None else None
         click.echo(render_text(inspections, _style(), whole=whole), nl=False, color=True)
     elif page != "-":
-        click.echo(f"wrote {page}")
+        click.echo(f"wrote {_one_line(page)}")
 
 
 @cli.command(epilog=EPILOG, short_help="Tokens of each file.")
@@ -244,14 +253,13 @@ def check(files: tuple[str, ...], format_: str | None, conversation: int | str |
     any_found = False
     for file in files:
         for found in _read(file, format_, conversation):
-            name = found.name
             listed = problems(found.transcript, rule_set)
             any_found = any_found or bool(listed)
             for problem, where in listed:
                 call = f" (call {problem.call_id})" if problem.call_id else ""
-                click.echo(_one_line(f"{name}: {where}: {problem.code}: {problem.detail}{call}"))
+                click.echo(_one_line(f"{found.name}: {where}: {problem.code}: {problem.detail}{call}"))
             if not listed:
-                click.echo(f"{_one_line(name)}: valid by the {rules} rules")
+                click.echo(f"{_one_line(found.name)}: valid by the {rules} rules")
     if any_found:
         raise click.exceptions.Exit(FINDINGS)
 
@@ -321,7 +329,10 @@ def replay(
     name = run_id or os.path.basename(file).partition(".")[0] or "replay"
     is_part = chosen[0].of > 1 and (run_id is None or len(chosen) > 1)
     runs = [(f"{name}-{found.number}" if is_part else name, found) for found in chosen]
-    asyncio.run(_replay_all(file, runs, store, _counter(counter), resume, delay, every))
+    try:
+        asyncio.run(_replay_all(file, runs, store, _counter(counter), resume, delay, every))
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted; go on behind the last stored turn with --resume") from None
 
 
 async def _replay_all(
@@ -340,7 +351,7 @@ async def _replay_all(
         try:
             for run_id, found in runs:
                 checkpointer = Checkpointer(StoreCheckpoints(store, scope))
-                lines = ReplayLines(_say, _one_line(run_id), store_file, every)
+                lines = ReplayLines(_say, _one_line(run_id), _one_line(store_file), every)
                 origin = Origin(os.path.basename(file), digest, found.number)
                 options = ReplayOptions(scope, counter, resume=resume, pause=delay)
                 await replay(found.transcript, checkpointer, run_id, origin, options, lines)
