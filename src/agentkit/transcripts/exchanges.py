@@ -56,5 +56,6 @@ def gather(records: Iterable[tuple[int, Mapping[str, Any]]], key: str) -> list[E
             found.append(one)
         one.request, one.entries = request, entries
         one.responses.append((number, len(entries), record["response"]))
-        one.beside.append({**{k: v for k, v in record.items() if k != "request"}, "response": _about(record["response"])})
+        beside = {k: v for k, v in record.items() if k not in ("request", "response")}
+        one.beside.append({**beside, "response": _about(record["response"])})
     return found

@@ -77,10 +77,13 @@ class Lines:
                     continue
                 flaws = CUT
             try:
-                yield number, line.decode(), flaws
+                text = line.decode()
             except UnicodeDecodeError:
                 text, is_whole = _decoded(line)
-                yield number, text, flaws if is_whole else flaws | MENDED
+                flaws |= 0 if is_whole else MENDED
+            del line  # a large one must not outlive its text, nor that its record
+            yield number, text, flaws
+            del text
 
     def _pass_over(self) -> None:
         while more := self._stream.readline(MAX_LINE):
@@ -111,7 +114,7 @@ class Lines:
             pieces.append(first)
             for other in others:
                 number += 1
-                yield number, "".join(pieces), 0
+                yield number, "".join(pieces) + "\n", 0
                 pieces = [other]
         if any(pieces):
             yield number + 1, "".join(pieces), CUT

@@ -37,10 +37,6 @@ _long_numbers = json.JSONDecoder(strict=False, parse_constant=_CONSTANTS.__getit
 class Unreadable(ValueError):
     """A text that is no JSON; the message says where and why. Stays inside this package."""
 
-    def __init__(self, reason: str, *, at_end: bool = False) -> None:
-        self.at_end = at_end
-        super().__init__(reason)
-
 
 def parse(text: str) -> Any:
     """The plain value that `text` spells; Unreadable when there is none. Numbers too long to read become text."""
@@ -53,7 +49,7 @@ def parse(text: str) -> Any:
     try:
         return _decoder.decode(text)
     except json.JSONDecodeError as error:
-        raise _unreadable(error, text) from None
+        raise _unreadable(error) from None
     except RecursionError:
         raise Unreadable("nested too deeply to be read") from None
     except ValueError:
@@ -68,7 +64,7 @@ def parse_all(text: str) -> list[Any]:
         try:
             value, at = _long_numbers.raw_decode(text, at)
         except json.JSONDecodeError as error:
-            raise _unreadable(error, text) from None
+            raise _unreadable(error) from None
         except RecursionError:
             raise Unreadable("nested too deeply to be read") from None
         values.append(value)
@@ -81,10 +77,9 @@ def _blank_end(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def _unreadable(error: json.JSONDecodeError, text: str) -> Unreadable:
+def _unreadable(error: json.JSONDecodeError) -> Unreadable:
     place = f"line {error.lineno} column {error.colno}" if error.lineno > 1 else f"column {error.colno}"
-    at_end = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
-    return Unreadable(f"{error.msg} at {place}", at_end=at_end)
+    return Unreadable(f"{error.msg} at {place}")
 
 
 _BLANKS = re.compile(r"[ \t\r\n]*")

@@ -80,7 +80,9 @@ class Source:
                 except Unreadable:
                     pass
                 else:
+                    del line, text  # while the record is used, its text need not be there as well
                     yield number, value
+                    del value
                     continue
             yield from self._parsed(line)
 
@@ -96,7 +98,7 @@ class Source:
         """Decides between lines and document, and reads the first records of lines."""
         head: list[Line] = []
         text = next((line[1] for line in self._reading(head) if not _is_blank(line)), "")
-        if text == "" and not any(line[1] for line in head):
+        if text == "" and not any((line[1] or "").strip() for line in head):
             raise FormatError(f"{self.name} is empty; there is no transcript in it")
         if text:
             try:
@@ -111,6 +113,8 @@ class Source:
                 if not more and isinstance(first, (dict, list)):
                     self.kind, self.document = "document", seal(first, self.report, "document")
                     return
+                del first
+        del text
         self._read_ahead(head)
 
     def _reading(self, head: list[Line]) -> Iterator[Line]:
@@ -134,15 +138,19 @@ class Source:
 
     def _read_ahead(self, head: list[Line]) -> None:
         size = 0
-        for line in head:
-            self._ahead.extend(self._parsed(line))
+        head.reverse()
+        while head:
+            line = head.pop()
             size += len(line[1] or "")
+            self._ahead.extend(self._parsed(line))
+            del line
         while len(self._ahead) < SAMPLE and (size < SAMPLE_CHARACTERS or len(self._ahead) < _LEAST):
             step = next(self._lines, None)
             if step is None:
                 return
             size += len(step[1] or "")
             self._ahead.extend(self._parsed(step))
+            del step
 
     def _read_document(self, head: list[Line]) -> None:
         """The whole rest as one JSON value, or as several that stand one after the other."""
@@ -152,12 +160,12 @@ class Source:
             for _, text, flaw in lines:
                 flaws |= flaw
                 texts.append(text or "")
-        whole = _trimmed("\n".join(texts))
+        whole = _trimmed("".join(texts))
         del texts
         try:
             self.kind, self.document = "document", seal(parse(whole), self.report, "document")
         except Unreadable as problem:
-            if not (self._read_sequence(whole) or (problem.at_end and self._read_cut(whole, str(problem)))):
+            if not (self._read_sequence(whole) or self._read_cut(whole, str(problem))):
                 raise FormatError(
                     f"{self.name} is neither JSON ({problem}) nor JSON Lines (most lines are no JSON object by "
                     "themselves); check that it is a transcript, and complete"
