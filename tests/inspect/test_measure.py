@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,10 +28,11 @@ from agentkit.inspect.pieces import EXCERPT, LARGEST, excerpt
 from agentkit.models.catalog.compact import quote
 from agentkit.state.context import ApproxTokenCounter, CharClassTokenCounter, WorkingContext
 from agentkit.state.context.tokens import AdditiveCounter
-from agentkit.transcripts import Transcript
+from agentkit.transcripts import Transcript, load
 from agentkit.transcripts.report import Finding as Recorded
 from tests.inspect.samples import UNPRICED, compacted, hostile, response, session, transcript
 
+SESSION = Path(__file__).resolve().parents[2] / "examples" / "transcripts" / "worktree-long.jsonl"
 COUNTERS: Sequence[AdditiveCounter] = (ApproxTokenCounter(), CharClassTokenCounter())
 MADE: Sequence[Callable[[], Transcript]] = (session, compacted, hostile)
 
@@ -246,6 +248,19 @@ def test_findings_come_worst_first() -> None:
     ]
     assert one.findings[0].places == ("line 9", "line 12")
     assert one.findings[2].places == ("message 1",)
+
+
+def test_shipped_session_reads_as_known() -> None:
+    """The session that `make run` replays; the figures were counted in its records by other means."""
+    (recorded,) = load(SESSION)
+    one = inspect_transcript(recorded)
+    assert (len(one.responses), one.calls, one.errors) == (170, 152, 22)
+    assert (one.responses[0].reported, one.responses[-1].reported) == (286_513, 534_859)
+    assert one.usage is not None
+    assert one.usage.prompt_tokens == sum(r.reported or 0 for r in one.responses)
+    assert one.cost.is_known
+    assert one.tools[0].name == "Bash"
+    check_sums(one)
 
 
 # -- laws --------------------------------------------------------------------------------------------------------------

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from agentkit.core.contracts.errors import Corrupt, StoreError
 from agentkit.core.contracts.scope import Scope
-from agentkit.core.contracts.types import Message
+from agentkit.core.contracts.types import Message, TextBlock
 from agentkit.inspect import inspect_transcript
 from agentkit.inspect.replay import Origin, Progress, ReplayOptions, replay, take_turn, turns
-from agentkit.state.context import CharClassTokenCounter, WorkingContext
+from agentkit.state.context import CharClassTokenCounter, PrefixContext, WorkingContext
 from agentkit.state.persistence import Checkpointer, StoreCheckpoints, rehydrate
 from agentkit.state.stores import InMemoryStore
 from agentkit.transcripts import Transcript
@@ -193,6 +193,26 @@ def test_unpriced_cost_stays_unknown() -> None:
     priced = run(InMemoryStore(), session(), Log())
     assert priced.cost.usd is not None
     assert priced.cost.usd > Decimal(0)
+
+
+def test_prompt_in_blocks_is_prefix_all_the_same() -> None:
+    """A prompt recorded in blocks stands in the prefix as plain text, and in no turn."""
+    prompt = Message(
+        "system", [TextBlock("Be brief. ", {"cache_control": {"type": "ephemeral"}}), TextBlock("Be kind.")]
+    )
+    made = transcript([Message("user", "q"), Message("assistant", "a")], prefix=PrefixContext("Be brief. Be kind."))
+    made = replace(made, history=(prompt, *made.history[1:]))
+    assert [turn.incoming for turn in turns(made)] == [(made.history[1],)]
+    sizes = inspect_transcript(made).responses[0].estimate
+    assert sizes is not None
+    assert (sizes.frozen, sizes.tail) == (10, 5)
+    assert stored_after(made).messages == list(made.history[1:])
+
+
+def stored_after(made: Transcript) -> WorkingContext:
+    store = InMemoryStore()
+    run(store, made, Log())
+    return stored(store)
 
 
 @given(st.lists(st.sampled_from(["user", "assistant", "tool", "system"]), max_size=12), st.data())

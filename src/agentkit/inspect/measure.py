@@ -104,10 +104,14 @@ def is_user_turn(message: Message) -> bool:
 
 
 def prefix_length(transcript: Transcript) -> int:
-    """How many messages of the history are the context's prefix."""
+    """How many messages of the history are the context's prefix: the leading system text, but for what the tail has.
+
+    Not by comparison, since a prefix holds the plain text of what was recorded in blocks.
+    """
+    in_tail = {id(message) for message in transcript.context.messages}
     length = 0
-    for ours, theirs in zip(transcript.history, transcript.context.prefix.rendered, strict=False):
-        if ours != theirs:
+    for message in transcript.history:
+        if message.role != "system" or id(message) in in_tail:
             break
         length += 1
     return length
@@ -196,17 +200,25 @@ def _responses(transcript: Transcript, counter: AdditiveCounter, frozen: int) ->
         reading, place = response.reading, response.index
         one = Response(number, place, model=response.model, time=response.time)
         if reading is not None:
-            prompt = reading.anchor.prompt_tokens if reading.anchor is not None else None
+            prompt = _prompt_of(reading)
             cost = price(reading, response.model, response.time)
             one = replace(one, usage=usage_of(reading), reported=prompt, cost=cost)
         if place is not None:
             sizes, spans = requests.before(place)
             one = replace(one, estimate=sizes, compacted=spans > requests.seen)
             requests.seen = spans
-            if one.reported is not None:
+            if one.reported is not None and reading is not None and reading.anchor is not None:
                 measured.add(sizes.total, one.reported, response.model, spans)
         found.append(one)
     return tuple(found), measured.result()
+
+
+def _prompt_of(reading: UsageReading) -> int | None:
+    """The prompt tokens of the (last) request, as far as they can be trusted: with a response that broke off, the
+    output is in doubt and the prompt is not."""
+    if reading.anchor is not None:
+        return reading.anchor.prompt_tokens
+    return reading.usage.prompt_tokens if reading.flags == ("unfinished",) else None
 
 
 class _Requests:
