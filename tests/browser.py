@@ -29,9 +29,7 @@ def launch() -> Iterator[Browser]:
     if not own:
         environment |= {"LD_LIBRARY_PATH": f"{INSTALLED}/lib", "FONTCONFIG_FILE": f"{INSTALLED}/fonts.conf"}
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=executable, env=environment, chromium_sandbox=False
-        )
+        browser = playwright.chromium.launch(executable_path=executable, env=environment, chromium_sandbox=False)
         try:
             yield browser
         finally:

@@ -20,9 +20,7 @@ class ForeignHostError(RuntimeError):
     """A test reached for the network. No OSError, so that no retry takes it for a hiccup."""
 
     def __init__(self, host: object) -> None:
-        super().__init__(
-            f"a test reached for {host!r}: tests talk to loopback only, use a fake or a local server"
-        )
+        super().__init__(f"a test reached for {host!r}: tests talk to loopback only, use a fake or a local server")
 
 
 @pytest.fixture

@@ -39,8 +39,7 @@ def written_files() -> list[Path]:
     return [
         path
         for path in repository_files()
-        if path.suffix in TEXT
-        and not (path.suffix != ".py" and DATA & set(path.relative_to(ROOT).parts[:-1]))
+        if path.suffix in TEXT and not (path.suffix != ".py" and DATA & set(path.relative_to(ROOT).parts[:-1]))
     ]
 
 

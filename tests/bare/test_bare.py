@@ -21,9 +21,7 @@ PROBE = "import json, sys; old = set(sys.modules); import {0}; print(json.dumps(
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_import_needs_standard_library_only(room: str) -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", PROBE.format(room)], capture_output=True, text=True, timeout=60
-    )
+    run = subprocess.run([sys.executable, "-c", PROBE.format(room)], capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr
     loaded = {name.partition(".")[0] for name in json.loads(run.stdout)}
     assert loaded - set(sys.stdlib_module_names) == {"agentkit"}

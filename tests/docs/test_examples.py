@@ -38,9 +38,7 @@ class Block:
 
     @property
     def place(self) -> str:
-        return (
-            f"{self.page.relative_to(ROOT) if self.page.is_relative_to(ROOT) else self.page.name}:{self.line}"
-        )
+        return f"{self.page.relative_to(ROOT) if self.page.is_relative_to(ROOT) else self.page.name}:{self.line}"
 
 
 @dataclass
@@ -80,9 +78,7 @@ def read_chains(page: Path) -> tuple[list[Chain], list[Block]]:
     for block in read_blocks(page):
         if block.steer == "prints":
             if above is None or not chains or above is not chains[-1].blocks[-1] or block.language != "text":
-                raise ValueError(
-                    f"{block.place}: 'prints' belongs to a text block right after code that runs"
-                )
+                raise ValueError(f"{block.place}: 'prints' belongs to a text block right after code that runs")
             above.expected = block.text
         elif block.language == "python" and block.steer.startswith("not run:"):
             shown.append(block)
