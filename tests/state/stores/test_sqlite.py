@@ -537,7 +537,7 @@ async def test_cancelled_calls_leave_the_queue(path: Path, statements: list[str]
     async with SQLiteStore(path, exclusive=True) as store:
         await store.open()
         go_on = threading.Event()
-        busy = asyncio.ensure_future(store._threads.write(lambda db, index: go_on.wait(10)))
+        busy = asyncio.ensure_future(store._engine.write(lambda db, index: go_on.wait(10)))
         await asyncio.sleep(0.01)
         waiting = [asyncio.ensure_future(store.append("log", n)) for n in range(5)]
         await asyncio.sleep(0)
@@ -555,7 +555,7 @@ async def test_reads_go_on_beside_a_write(path: Path) -> None:
     async with SQLiteStore(path, exclusive=True) as store:
         await store.set("k", 1)
         go_on = threading.Event()
-        busy = asyncio.ensure_future(store._threads.write(lambda db, index: go_on.wait(10)))
+        busy = asyncio.ensure_future(store._engine.write(lambda db, index: go_on.wait(10)))
         await asyncio.sleep(0.01)
         assert await store.get("k") == 1
         assert await store.keys() == ["k"]

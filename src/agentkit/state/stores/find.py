@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from bisect import bisect_right
 from typing import Any
 
 from agentkit.core.contracts.plain import READERS
@@ -43,6 +44,8 @@ def searchable(body: Body) -> str:
         value = json.loads(body)
     except (ValueError, RecursionError):
         return body
+    except TypeError:  # a damaged row
+        return ""
     if isinstance(value, str):
         return value
     parts: list[str] = []
@@ -103,9 +106,4 @@ class Query:
 
 def _unfolded(text: str, at: int) -> int:
     """The place in `text` of the character that gives the one at `at` in its folded form."""
-    length = 0
-    for place, character in enumerate(text):
-        length += len(fold(character))
-        if length > at:
-            return place
-    return len(text)
+    return bisect_right(range(len(text)), at, key=lambda place: len(fold(text[: place + 1])))

@@ -7,15 +7,18 @@ file only says who it is. The file itself stays, since removing it would let two
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import socket
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 from agentkit.core.contracts.errors import StoreError
+
+if sys.platform != "win32":
+    import fcntl
 
 _STARTED = time.time()
 
@@ -27,6 +30,8 @@ class LockFile:
     """
 
     def __init__(self, database: Path, *, exclusive: bool) -> None:
+        if sys.platform == "win32":
+            raise StoreError("a SQLiteStore needs the file locks of a POSIX system")
         path = database.with_name(database.name + ".lock")
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)

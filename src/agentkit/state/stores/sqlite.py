@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import atexit
 import builtins
 import os
 import sqlite3
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from agentkit.core.contracts.errors import StoreError, TooLarge
+from agentkit.core.contracts.errors import TooLarge
 from agentkit.core.contracts.ports import Clock, Hit, Lease, StoreCapabilities
 
 from . import sqlite_schema as sql
 from .find import Query, searchable
-from .lockfile import LockFile
 from .rules import (
     NOTHING,
     AppendStep,
@@ -32,6 +30,7 @@ from .rules import (
     check_key,
     check_lease,
     check_page,
+    check_seconds,
     check_text,
     decide,
     is_current,
@@ -43,11 +42,9 @@ from .rules import (
     unpack,
 )
 from .single import SingleKeyCalls
-from .sqlite_file import Snapshot, Transaction, as_store_error, open_for_reading, open_for_writing, patiently
+from .sqlite_engine import SQLiteEngine
+from .sqlite_file import Snapshot
 from .sqlite_index import Index
-from .sqlite_thread import ConnectionThread
-
-T = TypeVar("T")
 
 MAX_VALUE = 500_000_000
 """Bytes; SQLite as it is usually built takes rows up to 1,000,000,000."""
@@ -86,6 +83,8 @@ class SQLiteStore(SingleKeyCalls):
             raise ValueError(f"synchronous must be one of {', '.join(LEVELS)}, not {synchronous!r}")
         if exclusive and read_only:
             raise ValueError("a store is opened exclusively to write to it; choose exclusive or read_only")
+        check_seconds(timeout, "timeout")
+        check_count(max_value, "max_value")
         name = os.fspath(path)
         if not name or name == ":memory:" or name.startswith("file:"):
             raise ValueError(f"{name!r} is no path of a file; an InMemoryStore keeps nothing on disk")
@@ -93,21 +92,21 @@ class SQLiteStore(SingleKeyCalls):
             clock,
             StoreCapabilities(durable=True, shared=not exclusive, lease=True, search=True, max_value=max_value),
         )
-        self._threads = _Threads(Path(name).absolute(), exclusive, read_only, synchronous, timeout)
-        self._finalizer = weakref.finalize(self, self._threads.stop)
-        self._finalizer.atexit = False  # `_stop_all` waits for the threads, which a finalizer must not
+        self._engine = SQLiteEngine(Path(name).absolute(), exclusive, read_only, synchronous, timeout)
+        self._finalizer = weakref.finalize(self, self._engine.stop)
+        self._finalizer.atexit = False  # the engine sees to the end of the process, and waits for its threads
 
     @property
     def path(self) -> Path:
-        return self._threads.path
+        return self._engine.path
 
     async def open(self) -> None:
         """Opens the file now, so that a wrong path, a lock or damage shows here and not at the first use."""
-        await self._threads.read(lambda db, index: None)
+        await self._engine.read(lambda db, index: None)
 
     async def aclose(self) -> None:
         """Finishes the calls that were made, closes the file and frees the lock; later calls raise StoreError."""
-        await self._threads.aclose()
+        await self._engine.aclose()
 
     async def list(self, key: str, *, start: int = 0, stop: int | None = None) -> builtins.list[Any]:
         check_key(key)
@@ -124,7 +123,7 @@ class SQLiteStore(SingleKeyCalls):
                 rows = db.execute(sql.ITEMS, (base | first, base | last)).fetchall()
             return [unpack(body, key, item - base) for item, body in rows]
 
-        return await self._threads.read(read)
+        return await self._engine.read(read)
 
     async def keys(self, prefix: str = "", *, after: str | None = None, limit: int | None = None) -> builtins.list[str]:
         check_page(prefix, after, limit)
@@ -134,7 +133,7 @@ class SQLiteStore(SingleKeyCalls):
             "now": self._clock(),
             "limit": -1 if limit is None else limit,
         }
-        return await self._threads.read(lambda db, index: [key for (key,) in db.execute(sql.KEYS, asked)])
+        return await self._engine.read(lambda db, index: [key for (key,) in db.execute(sql.KEYS, asked)])
 
     async def lease(self, name: str, owner: str, ttl: float) -> Lease | None:
         """The right to write under `name`, or None while another owner has it. `ttl` in seconds.
@@ -151,7 +150,7 @@ class SQLiteStore(SingleKeyCalls):
             db.execute(sql.SET_CLAIM, (name, owner, fence, now + seconds))
             return Lease(name, owner, fence, seconds)
 
-        return await self._threads.write(grant)
+        return await self._engine.write(grant)
 
     async def renew(self, lease: Lease) -> bool:
         """Whether the lease is still the current one; it then lasts for its ttl from now."""
@@ -170,7 +169,7 @@ class SQLiteStore(SingleKeyCalls):
             db.execute(sql.SET_CLAIM, (lease.name, *claim))
             return True
 
-        return await self._threads.write(settle)
+        return await self._engine.write(settle)
 
     async def search(self, key: str, text: str, limit: int = 20) -> Sequence[Hit]:
         """Items of a log that contain every word of `text`, in any case, the newest first; none for a blank text.
@@ -197,7 +196,7 @@ class SQLiteStore(SingleKeyCalls):
                                 break
             return hits
 
-        return await self._threads.search(find)
+        return await self._engine.search(find)
 
     async def _read(self, key: str, now: float) -> tuple[Body, int] | None:
         def read(db: sqlite3.Connection, index: Index) -> tuple[Body, int] | None:
@@ -208,7 +207,7 @@ class SQLiteStore(SingleKeyCalls):
             require_value(key, Held(length=1) if log is not None else Held(version))
             return body, version
 
-        return await self._threads.read(read)
+        return await self._engine.read(read)
 
     async def _write(self, steps: builtins.list[Step], now: float, fence: Lease | None) -> tuple[int, ...]:
         def write(db: sqlite3.Connection, index: Index) -> tuple[int, ...]:
@@ -216,154 +215,7 @@ class SQLiteStore(SingleKeyCalls):
                 require_current(_claim_of(db, fence.name), fence)
             return _carry_out(db, index, steps, now)
 
-        return await self._threads.write(write)
-
-
-class _Threads:
-    """The file's lock, connections and threads. Holds no reference to the store, so that a forgotten one is closed."""
-
-    def __init__(self, path: Path, exclusive: bool, read_only: bool, synchronous: str, timeout: float) -> None:
-        self.path, self._exclusive, self._read_only = path, exclusive, read_only
-        self._synchronous, self._timeout = synchronous, timeout
-        self._set_up()
-        _RUNNING.add(self)
-
-    def _set_up(self) -> None:
-        self._pid = os.getpid()
-        self._lock: LockFile | None = None
-        self._index = Index()
-        # The writer serves everything where only one connection may be busy at a time.
-        self._writer = self._thread(
-            "writer", self._open_writer, grouped=self._exclusive, closing=self._close_readers, closed=self._unlock
-        )
-        self._reader = self._thread("reader", self._open_reader) if self._exclusive else self._writer
-        self._finder = self._thread("finder", self._open_reader) if self._exclusive else self._writer
-
-    def _thread(
-        self,
-        role: str,
-        connect: Callable[[], sqlite3.Connection],
-        *,
-        grouped: bool = False,
-        closing: Callable[[], None] = lambda: None,
-        closed: Callable[[], None] = lambda: None,
-    ) -> ConnectionThread:
-        return ConnectionThread(
-            f"agentkit-sqlite-{role}",
-            connect,
-            told=lambda error: as_store_error(error, self.path),
-            grouped=grouped,
-            transaction=self._transaction,
-            patience=self._timeout,
-            closing=closing,
-            closed=closed,
-        )
-
-    async def write(self, work: Callable[[sqlite3.Connection, Index], T]) -> T:
-        self._check_process()
-        if self._read_only:
-            raise StoreError(f"{self.path} was opened to be read only")
-        return await self._writer.call(lambda db: work(db, self._index), writes=True)
-
-    async def read(self, work: Callable[[sqlite3.Connection, Index], T]) -> T:
-        return await self._on(lambda: self._reader, work)
-
-    async def search(self, work: Callable[[sqlite3.Connection, Index], T]) -> T:
-        return await self._on(lambda: self._finder, work)
-
-    async def _on(self, thread: Callable[[], ConnectionThread], work: Callable[[sqlite3.Connection, Index], T]) -> T:
-        self._check_process()
-        if self._writer.connection is None:  # a reading connection alone would find no file, or an older form
-            await self._writer.call(lambda db: None)
-        return await thread().call(lambda db: work(db, self._index))
-
-    def stop(self) -> None:
-        """Ends the threads without waiting for them."""
-        if self._pid == os.getpid():
-            self._writer.stop()
-
-    def join(self) -> None:
-        self._writer.join(5)
-
-    async def aclose(self) -> None:
-        if self._pid == os.getpid():
-            self._writer.stop()
-            await self._writer.ended()
-
-    def forget_parent(self) -> None:
-        """In a forked child: connections and threads belong to the parent. They are left open, since closing them here
-        would take its locks; this process opens its own."""
-        _INHERITED.append((self._writer, self._reader, self._finder))
-        if self._lock is not None:
-            self._lock.close()
-        self._set_up()
-
-    def _check_process(self) -> None:
-        if self._pid != os.getpid():  # forked without Python's hooks
-            self.forget_parent()
-
-    def _open_writer(self) -> sqlite3.Connection:
-        if self._read_only:
-            db = open_for_reading(self.path, timeout=self._timeout)
-            patiently(lambda: self._index.look(db), self._timeout)
-            return db
-        if self._lock is None:
-            self._lock = LockFile(self.path, exclusive=self._exclusive)
-        try:
-            db = open_for_writing(
-                self.path, exclusive=self._exclusive, synchronous=self._synchronous, timeout=self._timeout
-            )
-            try:
-                patiently(lambda: self._index.look(db), self._timeout)
-                if self._exclusive:
-                    self._index.catch_up(db)
-                    db.execute(sql.FREE_CLAIMS)
-            except BaseException:
-                db.close()
-                raise
-        except BaseException:
-            self._unlock()
-            raise
-        return db
-
-    def _transaction(self, db: sqlite3.Connection) -> Transaction:
-        return Transaction(db) if self._exclusive else Transaction(db, self._timeout, self._lock)
-
-    def _open_reader(self) -> sqlite3.Connection:
-        return open_for_reading(self.path, timeout=self._timeout)
-
-    def _unlock(self) -> None:
-        if self._lock is not None:
-            self._lock.close(clear=self._exclusive)
-            self._lock = None
-
-    def _close_readers(self) -> None:
-        # The last connection to close folds the log into the file, and that has to be the one that writes.
-        for thread in (self._reader, self._finder):
-            if thread is not self._writer:
-                thread.stop()
-                thread.join()
-
-
-_RUNNING: weakref.WeakSet[_Threads] = weakref.WeakSet()
-_INHERITED: list[tuple[ConnectionThread, ...]] = []
-
-
-def _stop_all() -> None:
-    running = list(_RUNNING)
-    for threads in running:
-        threads.stop()
-    for threads in running:
-        threads.join()
-
-
-def _forget_parents() -> None:
-    for threads in list(_RUNNING):
-        threads.forget_parent()
-
-
-atexit.register(_stop_all)
-os.register_at_fork(after_in_child=_forget_parents)
+        return await self._engine.write(write)
 
 
 def _counter(db: sqlite3.Connection, name: str) -> int:
@@ -399,8 +251,8 @@ def _carry_out(db: sqlite3.Connection, index: Index, steps: list[Step], now: flo
             return NOTHING if is_over(deadline, now) else Held(version)
         logs[key] = log
         base = log << sql.POSITION_BITS
-        (last,) = db.execute(sql.LAST_ITEM, (base, base | sql.MAX_POSITION)).fetchone()
-        return Held(length=last - base + 1)
+        last = db.execute(sql.LAST_ITEM, (base, base | sql.MAX_POSITION)).fetchone()
+        return NOTHING if last is None else Held(length=last[0] - base + 1)
 
     before = _counter(db, "version")
     effects, version = decide(steps, look, before, now)
