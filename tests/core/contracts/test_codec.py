@@ -595,8 +595,8 @@ def test_newer_fields_are_no_error() -> None:
 
 
 def test_unknown_keys_land_in_meta() -> None:
-    message = Message.from_dict({"role": "user", "content": "x", "a": 1, "b": [2], "meta": {"a": 3}})
-    assert message.meta == {"a": 3, "a_": 1, "b": [2]}
+    message = Message.from_dict({"role": "user", "content": "x", "a": 1, "b": [2], "$": 4, "meta": {"a": 3}})
+    assert message.meta == {"a": 3, "a_": 1, "b": [2], "$": 4}
     assert Message.from_dict(message.to_dict()).meta == message.meta
 
 

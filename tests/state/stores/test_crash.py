@@ -4,6 +4,7 @@ beside it (W4)."""
 import asyncio
 import os
 import random
+import signal
 import sqlite3
 import subprocess
 from pathlib import Path
@@ -82,6 +83,25 @@ async def test_killed_exclusive_writer_loses_nothing(tmp_path: Path) -> None:
             check_file(path)
     check_file(path)
     assert min(acknowledged.values()) > KILLS
+
+
+async def test_stopped_writers_lose_nothing(tmp_path: Path) -> None:
+    """Two processes on one file, each stopped at random moments and sent on; what it then writes is still whole."""
+    path = tmp_path / "store.db"
+    acknowledged = {f"{name}/{number}": 0 for name in "ab" for number in range(WRITERS)}
+    dice = random.Random(56)
+    writers = [start("write", path, "shared", name) for name in "ab"]
+    note(acknowledged, [first_line(writer) for writer in writers])
+    for _ in range(KILLS // 3):
+        stopped = dice.choice(writers)
+        stopped.send_signal(signal.SIGSTOP)
+        await asyncio.sleep(dice.uniform(0, 0.1))
+        stopped.send_signal(signal.SIGCONT)
+        note(acknowledged, [first_line(writer) for writer in writers])
+    for writer in writers:
+        note(acknowledged, kill(writer))
+    await check(path, acknowledged, "shared")
+    check_file(path)
 
 
 async def test_killed_shared_writers_lose_nothing(tmp_path: Path) -> None:

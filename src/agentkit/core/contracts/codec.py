@@ -64,7 +64,9 @@ def message_from_plain(data: Mapping[str, Any]) -> Message:
     """
     if not isinstance(data, Mapping):
         raise TypeError(f"a message must be a mapping, not {type(data).__name__}")
-    return _message_of({key: with_full_stack(revived, value) for key, value in data.items() if key != "$"})
+    return _message_of(
+        {key: with_full_stack(revived, value) for key, value in data.items() if key != "$" or value != "message"}
+    )
 
 
 def register(cls: type, tag: str, to_plain: Callable[[Any], Any], from_plain: Callable[[Any], Any]) -> None:
@@ -192,17 +194,17 @@ def _message_of(fields: dict[str, Any]) -> Message:
     if "role" not in fields:
         raise FormatError(f"a message needs a role; found the keys {sorted(map(str, fields))[:12]}")
     meta = fields.pop("meta", EMPTY)
-    unknown = {key: fields.pop(key) for key in list(fields) if key not in _MESSAGE_KEYS}
+    unknown = {key: fields.pop(key) for key in list(fields) if key not in _MESSAGE_KEYS or key == "$"}
     if unknown and isinstance(meta, Mapping):
         meta = dict(meta)
         for key, value in unknown.items():
             while key in meta:
-                key += "_"
+                key = f"{key}_"
             meta[key] = value
     calls, blocks = fields.pop("tool_calls", ()), fields.pop("blocks", ())
-    if isinstance(calls, list):
+    if isinstance(calls, (list, tuple)):
         calls = [_read_call(call) if _is_own_call(call) else call for call in calls]
-    if isinstance(blocks, list):
+    if isinstance(blocks, (list, tuple)):
         blocks = [_read_block(block) or block if isinstance(block, dict) else block for block in blocks]
     return Message(**fields, tool_calls=calls, blocks=blocks, meta=meta)
 
