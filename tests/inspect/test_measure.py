@@ -237,7 +237,7 @@ def test_findings_come_worst_first() -> None:
     recorded = [
         Recorded("note", "joined", "line 3", "joined", "one response"),
         Recorded("loss", "line broken", "line 9", "left out", "no JSON"),
-        Recorded("loss", "line broken", "line 12", "left out", "no JSON"),
+        Recorded("loss", "line broken", "line 12", "left out", "cut off"),
     ]
     history = [Message("user", "q"), Message("assistant", "", tool_calls=[ToolCall("1", "Bash")])]
     one = inspect_transcript(transcript(history, findings=recorded))
@@ -247,6 +247,7 @@ def test_findings_come_worst_first() -> None:
         ("check", "problem", "unanswered", 1),
     ]
     assert one.findings[0].places == ("line 9", "line 12")
+    assert [f.detail for f in one.findings[:2]] == ["left out; first: no JSON", "joined; one response"]
     assert one.findings[2].places == ("message 1",)
 
 

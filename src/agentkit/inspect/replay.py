@@ -22,7 +22,8 @@ from agentkit.state.context.tokens import AdditiveCounter
 from agentkit.state.persistence import Checkpoint, Checkpointer, dehydrate, rehydrate
 from agentkit.transcripts import Response, Transcript
 
-from .measure import is_sent, prefix_length, price, usage_of
+from .record import is_sent, prefix_length
+from .responses import price, usage_of
 from .values import Cost
 
 
