@@ -5,7 +5,10 @@ Everything in a recorded file is content: nothing in it is followed, run or fetc
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from .export import to_anthropic, to_openai
 from .formats import FORMATS, Format, named, recognise
@@ -65,4 +68,18 @@ def detect(path: str | os.PathLike[str]) -> str:
 def _read(source: Source, format: str | None) -> tuple[Transcript, ...]:
     found: Format = recognise(source) if format is None else named(format)
     assert found.read is not None  # both refuse formats that are not read
-    return found.read(source)
+    with _cycle_collector_at_rest():
+        return found.read(source)
+
+
+@contextmanager
+def _cycle_collector_at_rest() -> Iterator[None]:
+    """An import makes many objects that stay, and no cycles; the collector would look at all of them again and again, for
+    a quarter of the time. Garbage of other threads waits until the file is read."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -114,8 +114,9 @@ class _Reader:
         return index
 
     def _respond(self, draft: Draft, message: Message | None, index: int | None) -> None:
-        reading = _reading(draft)
-        if reading is not None and message is not None:
+        reading, said = _reading(draft), draft.message
+        # The final count comes with the reason for stopping, so without one it may be that of an unfinished stream.
+        if reading is not None and message is not None and said.get("stop_reason") is None:
             size = _characters(message)
             if size > MOST_CHARACTERS * reading.usage.output_tokens:
                 reason = (
@@ -123,7 +124,6 @@ class _Reader:
                 )
                 self.report.repair("usage doubtful", draft.place, "counted as recorded", reason)
                 reading = replace(reading, flags=(*reading.flags, "unfinished"), anchor=None)
-        said = draft.message
         self.conversation.respond(
             index, reading, model=said.get("model"), time=draft.time, id=draft.id, place=draft.place
         )

@@ -36,10 +36,10 @@ _TEXT_KEYS = ("content", "prompt", "text", "snippet", "message")
 class Draft:
     """One response in the making: its blocks so far, and what its records say beside them."""
 
-    __slots__ = ("id", "is_made_up", "message", "parts", "place", "records", "time", "usage")
+    __slots__ = ("id", "is_made_up", "line", "message", "parts", "place", "records", "time", "usage")
 
-    def __init__(self, id: str | None, place: str, time: Any) -> None:
-        self.id, self.place, self.time = id, place, time
+    def __init__(self, id: str | None, line: int, place: str, time: Any) -> None:
+        self.id, self.line, self.place, self.time = id, line, place, time
         self.parts: list[str | Block | ToolCall] = []
         self.records: list[Any] = []
         self.message: dict[str, Any] = {}
@@ -62,7 +62,7 @@ class Draft:
         # The last record wins: its usage has grown furthest.
         usage = message.pop("usage", None)
         if isinstance(usage, dict):
-            self.usage = seal(usage, report, place)
+            self.usage = usage
         self.message = message
         self.records.append(seal(record, report, place))
 
@@ -74,7 +74,9 @@ class Draft:
         if self.usage is not None:
             meta["usage"] = self.usage
         meta["source"] = FrozenList(self.records)
-        return assemble("assistant", self.parts, seal(meta, report, self.place))
+        sealed = seal(meta, report, self.place)
+        self.usage = sealed.get("usage")
+        return assemble("assistant", self.parts, sealed)
 
 
 class Node:
@@ -184,9 +186,9 @@ class Records:
         draft = tree.drafts.get(key)
         is_copy = False
         if draft is None:
-            draft = tree.drafts[key] = Draft(id if type(id) is str else None, node.place, node.time)
+            draft = tree.drafts[key] = Draft(id if type(id) is str else None, node.line, node.place, node.time)
         else:
-            is_copy = any(b.line < node.line and draft.place != node.place for b in tree.boundaries)
+            is_copy = bool(tree.boundaries) and draft.line < tree.boundaries[-1].line
             self.report.note("joined", node.place, "joined with the records before", "one response, several records")
         node.draft = draft
         known = len(draft.parts)

@@ -101,8 +101,8 @@ class Conversation:
         place: str = "",
     ) -> None:
         """Notes a model's response; figures that cannot be are reported."""
-        bad = ", ".join([f for f in reading.flags if f.startswith("impossible:")]) if reading is not None else ""
-        if bad:
+        flags = reading.flags if reading is not None else ()
+        if flags and (bad := ", ".join([flag for flag in flags if flag.startswith("impossible:")])):
             self.report.repair("usage doubtful", place, "counted without the doubtful figures", bad)
         self.responses.append(Response(index, reading, text_or_none(model), iso_time(time), text_or_none(id)))
 
