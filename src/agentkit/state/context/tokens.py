@@ -114,18 +114,19 @@ _PER_CHARACTER = {"hex": 696, "base64": 828, "han": 840, "kana": 864, "hangul": 
 
 @cache
 def _classes() -> re.Pattern[str]:
+    # Ranges by number: some of their ends look, and normalise, like characters from elsewhere.
     return re.compile(
         r"(?P<hex>\b[0-9a-f]{32,}\b)"
         r"|(?P<base64>[A-Za-z0-9+/]{64,}={0,2})"
-        r"|(?P<word>[A-ZÀ-Þ]?[a-zß-ɏ]+)"
+        r"|(?P<word>[A-Z\u00c0-\u00de]?[a-z\u00df-\u024f]+)"
         r"|(?P<caps>[A-Z]+)"
         r"|(?P<digits>[0-9]+)"
-        r"|(?P<han>[㐀-鿿豈-﫿]+)"
-        r"|(?P<kana>[぀-ヿ]+)"
-        r"|(?P<hangul>[가-힯]+)"
-        r"|(?P<wide>[　-〿＀-￯]+)"
-        r"|(?P<cyrillic>[Ͱ-ԯ]+)"
-        r"|(?P<arabic>[֐-ۿ]+)"
+        r"|(?P<han>[\u3400-\u9fff\uf900-\ufaff]+)"
+        r"|(?P<kana>[\u3040-\u30ff]+)"
+        r"|(?P<hangul>[\uac00-\ud7af]+)"
+        r"|(?P<wide>[\u3000-\u303f\uff00-\uffef]+)"
+        r"|(?P<cyrillic>[\u0370-\u052f]+)"
+        r"|(?P<arabic>[\u0590-\u06ff]+)"
         r"|(?P<space>\s+)"
         r"|(?P<marks>[!-/:-@\[-`{-~\x00-\x08\x0e-\x1b\x7f]+)"
         r"|(?P<other>.)",
