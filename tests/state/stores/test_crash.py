@@ -81,6 +81,8 @@ async def test_killed_exclusive_writer_loses_nothing(tmp_path: Path) -> None:
         await check(path, acknowledged, "exclusive")
         if number % 10 == 0:
             check_file(path)
+    kill(start("write", path, "exclusive", "a"))
+    await check(path, acknowledged, "shared")  # whose journal is another one
     check_file(path)
     assert min(acknowledged.values()) > KILLS
 

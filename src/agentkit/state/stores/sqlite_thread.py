@@ -109,24 +109,8 @@ class ConnectionThread:
         await waiter.future
 
     def _serve(self) -> None:
-        is_last = False
-        while not is_last:
-            calls = [self._queue.get()]
-            while len(calls) < MAX_GROUP and not self._queue.empty():
-                calls.append(self._queue.get())
-            is_last = None in calls
-            wanted = [call for call in calls if call is not None and call.is_wanted]
-            if not wanted:
-                continue
-            try:
-                if self.connection is None:
-                    self.connection = self._connect()
-            except Exception as error:
-                for call in wanted:
-                    call.error = copy.copy(error)  # one each: a traceback belongs to one task
-            else:
-                self._run(self.connection, wanted)
-            self._deliver(wanted)
+        while self._serve_waiting():
+            pass
         self._closing()
         if self.connection is not None:
             self.connection.close()
@@ -136,6 +120,24 @@ class ConnectionThread:
             ended, self._ended = self._ended, []
             self._thread = None
         self._deliver(ended)
+
+    def _serve_waiting(self) -> bool:
+        """Serves what waits, or the next call; False after the last. No result outlives its delivery here."""
+        calls = [self._queue.get()]
+        while len(calls) < MAX_GROUP and not self._queue.empty():
+            calls.append(self._queue.get())
+        wanted = [call for call in calls if call is not None and call.is_wanted]
+        if wanted:
+            try:
+                if self.connection is None:
+                    self.connection = self._connect()
+            except Exception as error:
+                for call in wanted:
+                    call.error = copy.copy(error)  # one each: a traceback belongs to one task
+            else:
+                self._run(self.connection, wanted)
+            self._deliver(wanted)
+        return None not in calls
 
     def _run(self, db: sqlite3.Connection, calls: list[_Call]) -> None:
         if self._grouped and len(calls) > 1:
