@@ -74,8 +74,8 @@ def _read(source: Source, format: str | None) -> tuple[Transcript, ...]:
 
 @contextmanager
 def _cycle_collector_at_rest() -> Iterator[None]:
-    """An import makes many objects that stay, and no cycles; the collector would look at all of them again and again, for
-    a quarter of the time. Garbage of other threads waits until the file is read."""
+    """An import makes many objects that stay, and no cycles: looking at all of them again and again would take a
+    quarter of the time. Garbage of other threads waits until the file is read."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

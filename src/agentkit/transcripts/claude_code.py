@@ -34,9 +34,9 @@ def recognises(record: Any) -> bool:
 
 def read(source: Source) -> tuple[Transcript, ...]:
     """The main conversation of a session, and one for each sub-agent that is recorded in the same file."""
-    records = Records(source.report)
+    records = Records(source.report, source.unit)
     for number, record in source.plain_records():
-        records.take(number, source.place(number), record)
+        records.take(number, record)
     main = records.trees.pop("")
     session = records.about.get("session")
     session = session if isinstance(session, str) else ""
@@ -61,7 +61,6 @@ class _Reader:
     def __init__(self, tree: Tree, records: Records, report: Reporter, walk: Walk) -> None:
         self.tree, self.records, self.report, self.walk = tree, records, report, walk
         self.conversation = Conversation(NAME, report)
-        self.index_of: dict[int, int] = {}
         self.placed: dict[Node, list[int]] = {}
         self.compactions: list[tuple[int, Mapping[str, Any], set[int]]] = []
         self.by_time: dict[str, list[Node]] = {}
@@ -85,33 +84,34 @@ class _Reader:
             self.boundary = node
             return
         if node.draft is not None:
-            self.placed[node] = [self._add_response(node.draft)]
-            return
-        if self.boundary is not None and not node.is_summary and (copied := self._earlier(node)) is not None:
+            places = [self._add_response(node.draft)]
+        elif self.boundary is not None and not node.is_summary and (copied := self._earlier(node)) is not None:
             self.report.note("duplicate skipped", node.place, "the first one was kept", "written again by a compaction")
-            self.placed[node] = copied
+            places = copied
             if self.compactions:
                 self.compactions[-1][2].update(copied)
-            return
-        add = self._add_summary if node.is_summary else self._add_plain
-        self.placed[node] = [add(message, node) for message in node.messages]
-        if isinstance(node.time, str):
-            self.by_time.setdefault(node.time, []).append(node)
+        else:
+            add = self._add_summary if node.is_summary else self._add_plain
+            places = [add(message, node) for message in node.messages]
+            if self.tree.boundaries and isinstance(node.time, str):
+                self.by_time.setdefault(node.time, []).append(node)
+        if self.tree.boundaries:  # nothing else asks what became of a record
+            self.placed[node] = places
+        else:
+            node.messages = ()
 
     def _add_response(self, draft: Draft) -> int:
-        known = self.index_of.get(id(draft))
-        if known is not None:
-            if self.compactions and known < self.compactions[-1][0]:
-                self.compactions[-1][2].add(known)
-            return known
+        if draft.index is not None:
+            if self.compactions and draft.index < self.compactions[-1][0]:
+                self.compactions[-1][2].add(draft.index)
+            return draft.index
         message = draft.build(self.report)
-        index = self.conversation.add(message, draft.place, in_context=not draft.is_made_up)
-        self.index_of[id(draft)] = index
+        draft.index = self.conversation.add(message, draft.place, in_context=not draft.is_made_up)
         if draft.is_made_up:
             self.report.note("client message", draft.place, "left out of the context", "made up by the client")
         else:
-            self._respond(draft, message, index)
-        return index
+            self._respond(draft, message, draft.index)
+        return draft.index
 
     def _respond(self, draft: Draft, message: Message | None, index: int | None) -> None:
         reading, said = _reading(draft), draft.message
@@ -176,9 +176,9 @@ def _reading(draft: Draft) -> UsageReading | None:
     if draft.usage is None:
         return None
     reading = read_usage(draft.usage, "anthropic")
-    costs = [cost for record in draft.records if (cost := record.get("costUSD")) is not None]
-    if costs and isinstance(costs[-1], (int, float)) and not isinstance(costs[-1], bool) and 0 <= costs[-1] < 1e9:
-        reading = replace(reading, usage=replace(reading.usage, cost_usd=costs[-1]))
+    cost = draft.cost
+    if isinstance(cost, (int, float)) and not isinstance(cost, bool) and 0 <= cost < 1e9:
+        reading = replace(reading, usage=replace(reading.usage, cost_usd=cost))
     return reading
 
 
@@ -231,5 +231,4 @@ def _call_that_started(tree: Tree, main: Tree, starters: Mapping[str, str]) -> s
         return tree.key
     if tree.key in main.result_agents:
         return main.result_agents[tree.key] or None
-    first = next((node.messages[0].content for node in tree.nodes if node.messages), "")
-    return starters.get(first)
+    return starters.get(next((node.messages[0].content for node in tree.nodes if node.messages), ""))

@@ -6,7 +6,7 @@ several records, one a block, whose usage repeats and grows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentkit.core.contracts.frozen import FrozenDict, FrozenList
@@ -36,14 +36,16 @@ _TEXT_KEYS = ("content", "prompt", "text", "snippet", "message")
 class Draft:
     """One response in the making: its blocks so far, and what its records say beside them."""
 
-    __slots__ = ("id", "is_made_up", "line", "message", "parts", "place", "records", "time", "usage")
+    __slots__ = ("cost", "id", "index", "is_made_up", "line", "message", "parts", "place", "records", "time", "usage")
 
     def __init__(self, id: str | None, line: int, place: str, time: Any) -> None:
         self.id, self.line, self.place, self.time = id, line, place, time
+        self.index: int | None = None
         self.parts: list[str | Block | ToolCall] = []
         self.records: list[Any] = []
-        self.message: dict[str, Any] = {}
+        self.message: Mapping[str, Any] = {}
         self.usage: Mapping[str, Any] | None = None
+        self.cost: Any = None
         self.is_made_up = False
 
     def add(
@@ -64,6 +66,7 @@ class Draft:
         if isinstance(usage, dict):
             self.usage = usage
         self.message = message
+        self.cost = record.get("costUSD", self.cost)
         self.records.append(seal(record, report, place))
 
     def build(self, report: Reporter) -> Message:
@@ -75,28 +78,35 @@ class Draft:
             meta["usage"] = self.usage
         meta["source"] = FrozenList(self.records)
         sealed = seal(meta, report, self.place)
-        self.usage = sealed.get("usage")
-        return assemble("assistant", self.parts, sealed)
+        message = assemble("assistant", self.parts, sealed)
+        # From now on the message has it all; what was gathered need not be there as well.
+        self.message, self.usage, self.records = sealed, sealed.get("usage"), []
+        self.parts = [*message.tool_calls]
+        return message
 
 
 class Node:
     """One record in its tree. `parent` is the uuid above it; `boundary` holds the data of a compaction boundary."""
 
-    __slots__ = ("boundary", "draft", "is_summary", "line", "messages", "parent", "place", "time", "tree", "uuid")
+    __slots__ = ("boundary", "draft", "is_summary", "line", "messages", "parent", "time", "tree", "uuid")
 
-    def __init__(self, tree: Tree, uuid: str, parent: str | None, line: int, place: str, time: Any) -> None:
-        self.tree, self.uuid, self.parent, self.line, self.place, self.time = tree, uuid, parent, line, place, time
+    def __init__(self, tree: Tree, uuid: str, parent: str | None, line: int, time: Any) -> None:
+        self.tree, self.uuid, self.parent, self.line, self.time = tree, uuid, parent, line, time
         self.draft: Draft | None = None
-        self.messages: list[Message] = []
+        self.messages: Sequence[Message] = ()
         self.boundary: Mapping[str, Any] | None = None
         self.is_summary = False
+
+    @property
+    def place(self) -> str:
+        return f"{self.tree.unit} {self.line}"
 
 
 class Tree:
     """The records of one conversation: the main one, or a sub-agent's."""
 
-    def __init__(self, key: str) -> None:
-        self.key = key
+    def __init__(self, key: str, unit: str) -> None:
+        self.key, self.unit = key, unit
         self.nodes: list[Node] = []
         self.drafts: dict[str, Draft] = {}
         self.names: dict[str, str] = {}
@@ -108,16 +118,17 @@ class Tree:
 class Records:
     """All records of a file, sorted into trees."""
 
-    def __init__(self, report: Reporter) -> None:
-        self.report = report
+    def __init__(self, report: Reporter, unit: str) -> None:
+        self.report, self.unit = report, unit
         self.by_uuid: dict[str, Node] = {}
-        self.trees: dict[str, Tree] = {"": Tree("")}
+        self.trees: dict[str, Tree] = {"": Tree("", unit)}
         self.side: list[dict[str, Any]] = []
         self.leaf: tuple[int, str] | None = None
         self.about: dict[str, Any] = {}
         self.titles: dict[str, str] = {}
 
-    def take(self, line: int, place: str, record: Any) -> None:
+    def take(self, line: int, record: Any) -> None:
+        place = f"{self.unit} {line}"
         if not isinstance(record, dict):
             self._keep(line, place, record, "unknown record", "a value that is no object")
             return
@@ -131,9 +142,9 @@ class Records:
             del record["message"]
             message = dict(message) if type(message) is not dict else message
             if kind == "assistant":
-                self._take_assistant(node, node.tree, record, message)
+                self._take_assistant(node, place, record, message)
             else:
-                self._take_user(node, node.tree, record, message)
+                self._take_user(node, place, record, message)
         else:
             self._take_other(line, place, record, kind)
 
@@ -150,7 +161,7 @@ class Records:
             parent = tree.nodes[-1].uuid if tree.nodes else None
         if not self.about:
             self._note_session(record)
-        node = Node(tree, uuid, parent if type(parent) is str else None, line, place, record.get("timestamp"))
+        node = Node(tree, uuid, parent if type(parent) is str else None, line, record.get("timestamp"))
         tree.nodes.append(node)
         self.by_uuid[uuid] = node
         return node
@@ -171,7 +182,7 @@ class Records:
                 key = uuid
         tree = self.trees.get(key)
         if tree is None:
-            tree = self.trees[key] = Tree(key)
+            tree = self.trees[key] = Tree(key, self.unit)
         return tree
 
     def _note_session(self, record: dict[str, Any]) -> None:
@@ -180,24 +191,26 @@ class Records:
             found = {"session": session, **{k: record.get(k) for k in ("cwd", "version", "gitBranch")}}
             self.about = {k: v for k, v in found.items() if v is not None}
 
-    def _take_assistant(self, node: Node, tree: Tree, record: dict[str, Any], message: dict[str, Any]) -> None:
+    def _take_assistant(self, node: Node, place: str, record: dict[str, Any], message: dict[str, Any]) -> None:
+        tree = node.tree
         id = message.get("id")
         key = id if type(id) is str and id else node.uuid
         draft = tree.drafts.get(key)
         is_copy = False
         if draft is None:
-            draft = tree.drafts[key] = Draft(id if type(id) is str else None, node.line, node.place, node.time)
+            draft = tree.drafts[key] = Draft(id if type(id) is str else None, node.line, place, node.time)
         else:
             is_copy = bool(tree.boundaries) and draft.line < tree.boundaries[-1].line
-            self.report.note("joined", node.place, "joined with the records before", "one response, several records")
+            self.report.note("joined", place, "joined with the records before", "one response, several records")
         node.draft = draft
         known = len(draft.parts)
-        draft.add(record, message, self.report, node.place, is_copy=is_copy)
+        draft.add(record, message, self.report, place, is_copy=is_copy)
         for part in draft.parts[known:]:
             if type(part) is ToolCall:
                 tree.names[part.id] = part.name
 
-    def _take_user(self, node: Node, tree: Tree, record: dict[str, Any], message: dict[str, Any]) -> None:
+    def _take_user(self, node: Node, place: str, record: dict[str, Any], message: dict[str, Any]) -> None:
+        tree = node.tree
         content = message.get("content")
         fields: dict[str, Any] = {"source": record}
         if node.time is not None:
@@ -205,16 +218,16 @@ class Records:
         node.is_summary = record.get("isCompactSummary") is True
         if record.get("isMeta") is True or (type(content) is str and content.startswith(_ECHOES)):
             fields["injected"] = True
-        meta: FrozenDict[str, Any] = seal(fields, self.report, node.place)
+        meta: FrozenDict[str, Any] = seal(fields, self.report, place)
         if isinstance(content, list) and len(content) == 1 and _is_result(part := content[0]):
             call_id = part.get("tool_use_id")
             name = tree.names.get(call_id) if type(call_id) is str else None
-            node.messages = [read_result(part, meta, self.report, node.place, name)]
+            node.messages = [read_result(part, meta, self.report, place, name)]
             result = record.get("toolUseResult")
             if isinstance(result, dict) and type(agent := result.get("agentId")) is str:
                 tree.result_agents[agent] = call_id if type(call_id) is str else ""
             return
-        node.messages = read_message("user", content, meta, self.report, node.place)
+        node.messages = read_message("user", content, meta, self.report, place)
 
     def _take_other(self, line: int, place: str, record: dict[str, Any], kind: Any) -> None:
         if kind == "last-prompt" and type(record.get("leafUuid")) is str:

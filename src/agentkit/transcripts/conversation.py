@@ -24,15 +24,16 @@ LABEL = 80
 """Characters of a label that is taken from the first thing the user said."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class _Call:
-    """A call that was made: `is_named` when its id is the file's own."""
+    """A call that was made. `is_named`: its id is the file's own. `then`: the next call with the same id."""
 
     id: str
     name: str
     place: str
     is_named: bool
     is_answered: bool = False
+    then: _Call | None = None
 
 
 class _OpenCalls:
@@ -48,11 +49,11 @@ class _OpenCalls:
 
     def first(self, name: str | None) -> _Call | None:
         """The first open call of that tool; of any tool if there is none."""
-        same = first_open(self._by_name.get(name)) if name is not None else None
-        return same if same is not None else first_open(self._all)
+        same = _first(self._by_name.get(name)) if name is not None else None
+        return same if same is not None else _first(self._all)
 
 
-def first_open(queue: deque[_Call] | None) -> _Call | None:
+def _first(queue: deque[_Call] | None) -> _Call | None:
     while queue and queue[0].is_answered:
         queue.popleft()
     return queue[0] if queue else None
@@ -68,7 +69,7 @@ class Conversation:
         self._compactions: list[Compaction] = []
         self._outside: set[int] = set()
         self._calls: list[_Call] = []
-        self._by_id: dict[str, deque[_Call]] = {}
+        self._next_of: dict[str, _Call | None] = {}
         self._last_of: dict[str, _Call] = {}
         self._open = _OpenCalls()
         self._open_unnamed = _OpenCalls()
@@ -176,15 +177,13 @@ class Conversation:
                 self.report.repair("id generated", place, f"named {call.id}", reason)
             id = call.id
             entry = _Call(id, call.name, place, is_named)
-            if id not in self._last_of:
-                self._by_id[id] = deque((entry,))
-            else:
+            last = self._last_of.get(id)
+            if last is not None:
                 reason = f"{id} names an earlier call too"
                 self.report.repair("id repeated", place, "kept; results pair by position", reason)
-                queue = self._by_id[id]
-                if id not in in_turn:
-                    queue.clear()  # a result that comes from now on belongs to the later call
-                queue.append(entry)
+                last.then = entry
+            if id not in in_turn or self._next_of[id] is None:
+                self._next_of[id] = entry  # a result that comes from now on belongs to the later call
             in_turn.add(id)
             self._last_of[id] = entry
             self._calls.append(entry)
@@ -200,9 +199,18 @@ class Conversation:
             number += 1
         return f"call-{number}"
 
+    def _open_of(self, id: str) -> _Call | None:
+        """The first open call of that id in the latest turn that has one."""
+        call = self._next_of.get(id)
+        while call is not None and call.is_answered:
+            call = call.then
+        if call is not None:
+            self._next_of[id] = call
+        return call
+
     def _pair(self, message: Message, place: str, pairs: bool) -> Message:
         given = message.tool_call_id or ""
-        call = first_open(self._by_id.get(given)) if pairs and given else None
+        call = self._open_of(given) if pairs and given else None
         if call is None and pairs and given in self._last_of:
             self.report.repair("second result", place, "kept; the view shows one", f"{given} is answered already")
             call = self._last_of[given]

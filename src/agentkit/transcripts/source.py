@@ -43,14 +43,15 @@ class Source:
         self.document: Any = None
         self.broken_lines: list[int] = []
         """Numbers of the lines that held no readable record, ascending."""
-        self._unit = "line"
+        self.unit = "line"
+        """What a record is to the reader of the file: a line, a record of a list, a document."""
         self._lines = iter(Lines(name, stream, total, progress))
         self._ahead: deque[tuple[int, Any]] = deque()
         self._open()
 
     def place(self, number: int) -> str:
         """How reports call the record of that number."""
-        return f"{self._unit} {number}"
+        return f"{self.unit} {number}"
 
     def sample(self) -> list[Any]:
         """The first records, without using them up: lines, the elements of a list, or the one document."""
@@ -66,7 +67,6 @@ class Source:
     def plain_records(self) -> Iterator[tuple[int, Any]]:
         """The records as plain mappings that the importer owns and may take apart; their values may be frozen."""
         if self.kind == "document":
-            self._unit = "record"
             for number, value in enumerate(self.document if isinstance(self.document, list) else [self.document], 1):
                 yield number, dict(value) if isinstance(value, dict) else value
             return
@@ -89,7 +89,7 @@ class Source:
     def documents(self) -> Iterator[tuple[int, Any]]:
         """Every document once: the one there is, or one a line."""
         if self.kind == "document":
-            self._unit = "document"
+            self.unit = "document"
             yield 1, self.document
         else:
             yield from self.records()
@@ -111,11 +111,15 @@ class Source:
             else:
                 more = any(not _is_blank(line) for line in self._reading(head))
                 if not more and isinstance(first, (dict, list)):
-                    self.kind, self.document = "document", seal(first, self.report, "document")
+                    self._become_document(first)
                     return
                 del first
         del text
         self._read_ahead(head)
+
+    def _become_document(self, value: Any) -> None:
+        self.kind, self.unit = "document", "record"
+        self.document = seal(value, self.report, "document")
 
     def _reading(self, head: list[Line]) -> Iterator[Line]:
         """Further lines, each kept in `head` as well."""
@@ -163,7 +167,7 @@ class Source:
         whole = _trimmed("".join(texts))
         del texts
         try:
-            self.kind, self.document = "document", seal(parse(whole), self.report, "document")
+            self._become_document(parse(whole))
         except Unreadable as problem:
             if not (self._read_sequence(whole) or self._read_cut(whole, str(problem))):
                 raise FormatError(
@@ -178,7 +182,7 @@ class Source:
             values = parse_all(whole)
         except Unreadable:
             return False
-        self.kind, self._unit = "lines", "record"
+        self.kind, self.unit = "lines", "record"
         self._ahead.extend(enumerate(values, 1))
         return True
 
@@ -187,7 +191,7 @@ class Source:
             value = salvage(whole)
         except Unreadable:
             return False
-        self.kind, self.document = "document", seal(value, self.report, "document")
+        self._become_document(value)
         self.report.loss("record cut off", "end of file", "read up to the last complete element", reason)
         return True
 
