@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from .checks import check_size, require_int, settle_text
 from .errors import FreezeError
 from .frozen import MAX_WIRE_DEPTH, FrozenDict, deep_freeze
 from .jsontext import json_text
@@ -133,8 +134,7 @@ class CallMark:
     index: int
 
     def __post_init__(self) -> None:
-        if type(self.index) is not int:
-            raise TypeError(f"CallMark.index must be an int, not {type(self.index).__name__}")
+        require_int(self.index, "CallMark.index")
 
 
 Block: TypeAlias = (
@@ -275,27 +275,3 @@ def _settle_source(block: ImageBlock | DocumentBlock) -> None:
                 object.__setattr__(block, "media_type", found[1])
     elif not isinstance(source, bytes):
         raise TypeError(f"{type(block).__name__}.source must be bytes or str, not {type(source).__name__}")
-
-
-def check_size(value: Any, name: str) -> None:
-    """TypeError unless that field of `value` is an int or None, ValueError when it is negative."""
-    size = getattr(value, name)
-    if size is not None and type(size) is not int:
-        raise TypeError(f"{type(value).__name__}.{name} must be an int or None, not {type(size).__name__}")
-    if size is not None and size < 0:
-        raise ValueError(f"{type(value).__name__}.{name} must not be negative: {size}")
-
-
-def settle_text(value: Any, *names: str, optional: bool = False) -> None:
-    """Makes those fields of the frozen `value` exactly `str`, or None where that is `optional`; TypeError for others.
-
-    A subclass of str may print itself as something else (an Enum member does), and its class would travel with it.
-    """
-    for name in names:
-        text = getattr(value, name)
-        if type(text) is str or (optional and text is None):
-            continue
-        if not isinstance(text, str):
-            or_none = " or None" if optional else ""
-            raise TypeError(f"{type(value).__name__}.{name} must be a str{or_none}, not {type(text).__name__}")
-        object.__setattr__(value, name, str.__str__(text))

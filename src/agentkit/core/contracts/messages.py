@@ -22,8 +22,8 @@ from .blocks import (
     as_block,
     freeze_mapping,
     no_entries,
-    settle_text,
 )
+from .checks import require, settle_text
 from .errors import FreezeError
 from .frozen import MAX_WIRE_DEPTH, FrozenDict, deep_freeze
 from .jsontext import json_text, parse_object, wire_json
@@ -208,8 +208,7 @@ class Message(FieldsOnly):
         put = object.__setattr__
         settle_text(self, "role")
         settle_text(self, "name", "tool_call_id", optional=True)
-        if type(self.is_error) is not bool:
-            raise TypeError(f"Message.is_error must be a bool, not {type(self.is_error).__name__}")
+        require(self.is_error, bool, "Message.is_error")
         if type(self.meta) is not FrozenDict:
             put(self, "meta", freeze_mapping(self.meta, "Message.meta"))
         if self.tool_calls != ():
@@ -302,8 +301,7 @@ class Message(FieldsOnly):
 
         Where there was no text, it goes before the first call, else last. An empty text leaves no TextBlock.
         """
-        if not isinstance(text, str):
-            raise TypeError(f"text must be a str, not {type(text).__name__}")
+        require(text, str, "text")
         if not self.blocks:
             return replace(self, content=text)
         at = next((i for i, b in enumerate(self.blocks) if type(b) is TextBlock), None)

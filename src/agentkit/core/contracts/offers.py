@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .blocks import freeze_mapping, no_entries, settle_text
+from .blocks import freeze_mapping, no_entries
+from .checks import require_int, settle_text
 from .jsontext import canonical_json
 from .messages import FieldsOnly, derived
 
@@ -23,8 +24,7 @@ class Breakpoint:
     ttl: str = "5m"
 
     def __post_init__(self) -> None:
-        if type(self.position) is not int:
-            raise TypeError(f"Breakpoint.position must be an int, not {type(self.position).__name__}")
+        require_int(self.position, "Breakpoint.position")
         if self.position < 0:
             raise ValueError(f"Breakpoint.position must not be negative: {self.position}")
         settle_text(self, "ttl")

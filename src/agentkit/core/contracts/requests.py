@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .blocks import Block, CallMark, TextBlock, check_size, freeze_mapping, no_entries
+from .blocks import Block, CallMark, TextBlock, freeze_mapping, no_entries
+from .checks import check_size
 from .frozen import MAX_WIRE_DEPTH, deep_freeze
 from .messages import Message, ToolCall, require_messages
 from .offers import Breakpoint as Breakpoint

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field, fields
 
+from .checks import require_int
+
 
 @dataclass(frozen=True)
 class Usage:
@@ -27,8 +29,7 @@ class Usage:
     def __post_init__(self) -> None:
         for name in _COUNTERS:
             value = getattr(self, name)
-            if type(value) is not int:
-                raise TypeError(f"Usage.{name} must be an int, not {type(value).__name__}")
+            require_int(value, f"Usage.{name}")
             if value < 0:
                 raise ValueError(f"Usage.{name} must not be negative: {value}")
         cost = self.cost_usd

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
+from agentkit.core.contracts.checks import require_int
 from agentkit.core.contracts.messages import Message
 from agentkit.core.contracts.offers import Breakpoint
 
@@ -85,8 +86,8 @@ class Layout:
         outlives an earlier one, as providers demand. Raises ValueError for `max_marks` below 1 or an unreadable
         lifetime.
         """
-        if type(max_marks) is not int or type(min_tokens) is not int:
-            raise TypeError("max_marks and min_tokens must be ints")
+        require_int(max_marks, "max_marks")
+        require_int(min_tokens, "min_tokens")
         if max_marks < 1 or min_tokens < 0:
             raise ValueError(f"max_marks must be at least 1 and min_tokens at least 0: {max_marks}, {min_tokens}")
         first_ttl, later_ttl = frozen_ttl or ttl, ttl

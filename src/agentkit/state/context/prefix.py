@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agentkit.core.contracts.blocks import settle_text
+from agentkit.core.contracts.checks import settle_text
 from agentkit.core.contracts.messages import FieldsOnly, Message, derived, require_messages
 
 

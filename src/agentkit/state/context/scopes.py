@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from agentkit.core.contracts.checks import require, require_int
 from agentkit.core.contracts.errors import PositionalScopeError
 from agentkit.core.contracts.messages import Message, marked
 
@@ -49,7 +50,7 @@ class LastNTurns:
     n: int
 
     def __post_init__(self) -> None:
-        _require_int(self.n, "LastNTurns.n")
+        require_int(self.n, "LastNTurns.n")
 
     def matches(self, message: Message, index: int) -> bool:
         raise PositionalScopeError(
@@ -93,8 +94,7 @@ class Tagged:
     tag: str
 
     def __post_init__(self) -> None:
-        if not isinstance(self.tag, str):
-            raise TypeError(f"Tagged.tag must be a str, not {type(self.tag).__name__}")
+        require(self.tag, str, "Tagged.tag")
 
     def matches(self, message: Message, index: int) -> bool:
         return message.name == self.tag
@@ -107,7 +107,7 @@ class Since:
     checkpoint_index: int
 
     def __post_init__(self) -> None:
-        _require_int(self.checkpoint_index, "Since.checkpoint_index")
+        require_int(self.checkpoint_index, "Since.checkpoint_index")
 
     def matches(self, message: Message, index: int) -> bool:
         return index >= self.checkpoint_index
@@ -205,8 +205,3 @@ def _require_scope(scope: Any) -> None:
         raise TypeError(
             f"{type(scope).__name__} is no scope: it needs matches(message, index) or _surviving_indices(messages)"
         )
-
-
-def _require_int(value: object, what: str) -> None:
-    if type(value) is not int:
-        raise TypeError(f"{what} must be an int, not {type(value).__name__}")

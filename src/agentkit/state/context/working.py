@@ -10,7 +10,7 @@ from functools import reduce
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
-from agentkit.core.contracts.blocks import check_size
+from agentkit.core.contracts.checks import check_size, require, require_int
 from agentkit.core.contracts.counting import SyncTokenCounter, TokenCounter
 from agentkit.core.contracts.errors import Conflict, MergeError, ScopeError
 from agentkit.core.contracts.frozen import comparable_copy, deep_freeze, private_copy
@@ -31,6 +31,11 @@ from .snapshot import ContextDiff, FrozenContext, changed_keys, combined_hash, m
 from .tokens import ApproxTokenCounter, additive
 
 MERGE_MODES = ("concat", "union", "delta")
+_DEFAULTS: dict[str, tuple[type, Callable[[], Any]]] = {
+    "prefix": (PrefixContext, PrefixContext),
+    "journal": (MutationJournal, MutationJournal),
+    "token_counter": (TokenCounter, ApproxTokenCounter),
+}
 _PRIVATE = ("_lock", "_head", "_fork", "_identity", "_schemas")
 
 
@@ -85,13 +90,13 @@ class WorkingContext:
         for name, (kind, default) in _DEFAULTS.items():
             if given[name] is None:
                 given[name] = default()
-            _require(given[name], kind, name)
+            require(given[name], kind, name)
         self.messages = require_messages(() if given["messages"] is None else given["messages"], "messages")
         self.scratchpad = _checked_notes({} if given["scratchpad"] is None else given["scratchpad"])
         check_size(self, "limit")
-        _require(self.shared, bool, "shared")
+        require(self.shared, bool, "shared")
         if self.scope is not None:
-            _require(self.scope, Scope, "scope")
+            require(self.scope, Scope, "scope")
         self._version = 0
         self._anchor: Anchor | None = None
         self._fresh()
@@ -138,8 +143,8 @@ class WorkingContext:
         negative or longer than the tail.
         """
         replacement = require_messages(new, "new")
-        if type(head) is not int or type(version) is not int:
-            raise TypeError("head and version must be ints")
+        require_int(head, "head")
+        require_int(version, "version")
         if version != self._version:
             raise Conflict("the context", version, self._version)
         if not 0 <= head <= len(self.messages):
@@ -196,8 +201,8 @@ class WorkingContext:
         context no longer begins with. Returns what two successive reports on the same settings say about the estimate,
         for `Calibration.learn`; None when there is nothing to compare.
         """
-        _require(usage, Usage, "usage")
-        _require(layout, Layout, "layout")
+        require(usage, Usage, "usage")
+        require(layout, Layout, "layout")
         volatile = self._measure(layout.segment("volatile").messages)
         anchor = Anchor.of(usage, layout, version=self._version, prefix=self.prefix, volatile=volatile, model=model)
         if anchor is None or not anchor.holds(version=self._version, prefix=self.prefix, messages=self.messages):
@@ -268,7 +273,7 @@ class WorkingContext:
         context, then moves the fork point up. ValueError for another mode, ScopeError for two tenants, MergeError when
         there is no shared head; nothing has changed then.
         """
-        _require(other, WorkingContext, "other")
+        require(other, WorkingContext, "other")
         if mode not in MERGE_MODES:
             raise ValueError(f"unknown merge mode {mode!r}; known are {', '.join(MERGE_MODES)}")
         if self.scope is not None and other.scope is not None and self.scope != other.scope:
@@ -312,7 +317,7 @@ class WorkingContext:
 
     def diff(self, other: WorkingContext) -> ContextDiff:
         """self - other, for replay and debugging; the journal has a diff of its own."""
-        _require(other, WorkingContext, "other")
+        require(other, WorkingContext, "other")
         added, removed = multiset_difference(self.messages, other.messages)
         changes = changed_keys(self.scratchpad, other.scratchpad)
         gone = {key: None for key in other.scratchpad if key not in self.scratchpad}
@@ -388,20 +393,8 @@ class WorkingContext:
         self._fresh()
 
 
-_DEFAULTS: dict[str, tuple[type, Callable[[], Any]]] = {
-    "prefix": (PrefixContext, PrefixContext),
-    "journal": (MutationJournal, MutationJournal),
-    "token_counter": (TokenCounter, ApproxTokenCounter),
-}
-
-
-def _require(value: object, kind: type, what: str) -> None:
-    if not isinstance(value, kind):
-        raise TypeError(f"{what} must be a {kind.__name__}, not {type(value).__name__}")
-
-
 def _checked_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
-    _require(notes, Mapping, "the scratchpad's content")
+    require(notes, Mapping, "the scratchpad's content")
     for key in notes:
         if not isinstance(key, str):
             raise TypeError(f"a scratchpad key must be a str, not {type(key).__name__}")
