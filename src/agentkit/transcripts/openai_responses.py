@@ -77,9 +77,11 @@ def _read_request(one: Exchanged, report: Reporter, source: Source) -> Transcrip
     turns = Turns(conversation)
     turns.model = one.request.get("model")
     starts: list[int] = []
-    for number, item in enumerate(one.entries, 1):
+    given = one.request.get("input")
+    entries = [FrozenDict(role="user", content=given)] if isinstance(given, str) else one.entries
+    for number, item in enumerate(entries, 1):
         starts.append(len(conversation.history))  # where the turn goes that this item begins or continues
-        turns.take(FrozenDict(role="user", content=item) if isinstance(item, str) else item, f"item {number}")
+        turns.take(item, f"item {number}")
     turns.flush()
     _add_responses(turns, one, starts, source)
     request = {k: v for k, v in one.request.items() if k not in _NOT_OPTIONS}

@@ -198,7 +198,8 @@ def assembled(stream: str) -> FrozenDict[str, Any]:
     if calls:
         message["tool_calls"] = list(calls.values())
     choice = {"index": 0, "message": message, "finish_reason": finish}
-    sealed: FrozenDict[str, Any] = bounded({**about, "choices": [choice]})[0]
+    choices = [choice] if len(message) > 1 else []  # a text that is no stream at all answers nothing
+    sealed: FrozenDict[str, Any] = bounded({**about, "choices": choices})[0]
     return sealed
 
 
