@@ -220,6 +220,10 @@ class SearchSuite:
             await store.append("log", "lorem ipsum " * 20_000 + "the_needle " + "dolor " * 20_000)
             (hit,) = await finder(store).search("log", "the_needle")
             assert "the_needle" in hit.excerpt
+            piece = "".join(chr(0x4E00 + number) for number in range(5_000))
+            await store.append("log", "before " + piece + " behind")
+            assert [hit.position for hit in await finder(store).search("log", piece[100:4_900], 10**30)] == [1]
+            assert list(await finder(store).search("log", piece[100:4_900] + "x")) == []
 
 
 class DurableSuite:

@@ -214,6 +214,7 @@ class ListingSuite:
             assert await store.keys("p/", after="p/024") == []
             assert await store.keys("p/", after="z") == []
             assert await store.keys("p/", limit=0) == []
+            assert await store.keys("p/", limit=10**30) == names
 
     async def test_listing_refuses_nonsense(self, open_store: OpenStore) -> None:
         async with opened(open_store) as store:

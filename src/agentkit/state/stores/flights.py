@@ -47,7 +47,7 @@ class Flights:
             with self._guard:
                 flight = self._open.get(key)
                 waiter = None
-                if flight is None:
+                if flight is None or flight.loop.is_closed():  # with its loop, its leader has ended too
                     flight = self._open[key] = _Flight(asyncio.current_task())
                 elif flight.leader is asyncio.current_task():
                     raise RuntimeError(f"the producer of {key!r} asks for {key!r} itself, and would wait for ever")
@@ -67,13 +67,15 @@ class Flights:
                 return body
             finally:
                 with self._guard:
-                    del self._open[key]
+                    if self._open.get(key) is flight:
+                        del self._open[key]
                 flight.land(body)
 
 
 class _Flight:
     def __init__(self, leader: asyncio.Task[Any] | None) -> None:
         self.leader = leader
+        self.loop = asyncio.get_running_loop()
         self.waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[Body | None]]] = []
 
     def join(self) -> asyncio.Future[Body | None]:

@@ -131,7 +131,7 @@ class SQLiteStore(SingleKeyCalls):
             "first": prefix if after is None else max(prefix, after + "\0"),
             "end": _behind(prefix),
             "now": self._clock(),
-            "limit": -1 if limit is None else limit,
+            "limit": -1 if limit is None else min(limit, MAX_VALUE),  # SQLite has integers of 64 bits
         }
         return await self._engine.read(lambda db, index: [key for (key,) in db.execute(sql.KEYS, asked)])
 
