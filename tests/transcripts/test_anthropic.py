@@ -120,7 +120,7 @@ def test_response_by_itself() -> None:
 
 
 def test_exchanges_with_streams() -> None:
-    events = [
+    events: list[dict[str, Any]] = [
         {
             "type": "message_start",
             "message": {"id": "m", "role": "assistant", "model": "claude", "usage": {"input_tokens": 9}},
