@@ -1,0 +1,119 @@
+"""The command `agentd`. Touches the terminal; each subcommand is a module of its own, imported on use.
+
+Such a module imports click at its top and everything else in the body of its command, since help has to look at all of
+them: `--help` answers before anything of the daemon is loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from io import TextIOWrapper
+from typing import NoReturn
+
+import click
+
+from agentkit import __version__
+
+__all__ = ["EPILOG", "cli", "main", "run"]
+
+DONE, ERROR, USAGE, INTERRUPTED, UNREAD = 0, 1, 2, 130, 141
+
+EPILOG = """\b
+Exit codes:
+    0  done, or drained
+    1  an error
+    2  the command line or the configuration is wrong
+    3  the prompt was not completed
+    4  no model can be reached
+    5  refused
+    6  a required MCP server is down
+    7  out of budget
+    8  the store failed, is held by another, or its lease was lost
+  124  the deadline passed
+  130  interrupted
+  141  whoever read the output went away
+"""
+
+COMMANDS = {"check": "agentd.cli.check", "schema": "agentd.cli.schema"}
+"""Subcommands and the modules that hold them, each as `command`."""
+
+COMPLETION = "_AGENTD_COMPLETE"
+"""The variable by which shells ask click for completions."""
+
+
+class Commands(click.Group):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = import_module(COMMANDS[cmd_name]).command
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{COMMANDS[cmd_name]}.command is no command")
+        return command
+
+
+@click.group(
+    cls=Commands,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    invoke_without_command=True,
+)
+@click.version_option(__version__, prog_name="agentd")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Run an agent as a daemon: its conversations are durable and keep themselves within the model's window.
+
+    One YAML or JSON document configures it; AGENTD_ variables and flags such as --context.compact_at lay over that.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+        ctx.exit(USAGE)
+
+
+def main() -> NoReturn:
+    """The program: run the command line and end the process."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # an old terminal shows a sign it lacks as "?"
+    sys.exit(run())
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run a command line, by default the process's own. What is wrong is said on standard error. Returns one of the
+    documented exit codes."""
+    if COMPLETION in os.environ:
+        cli.main(args, prog_name="agentd")  # ends the process
+    try:
+        code = _invoke(sys.argv[1:] if args is None else args)
+        sys.stdout.flush()
+        return code
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx is not None else "agentd"
+        click.echo(f"{command}: {error.format_message()} See '{command} --help'.", err=True)
+        return USAGE
+    except click.ClickException as error:
+        click.echo(f"agentd: {error.format_message()}", err=True)
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("agentd: interrupted", err=True)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The interpreter flushes standard output at exit, which would raise once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNREAD
+
+
+def _invoke(args: Sequence[str]) -> int:
+    # Not by `cli.main`, which has exit codes of its own for an interrupt and for a reader that went away.
+    try:
+        with cli.make_context("agentd", list(args)) as ctx:
+            cli.invoke(ctx)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    return DONE
