@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from .blocks import DocumentBlock, ImageBlock, NativeBlock, RedactedThinkingBlock, ThinkingBlock
+from .counting import SyncTokenCounter, TokenCounter
 from .jsontext import json_text
 from .messages import Message, derived
 from .offers import ToolSchema, canonical_tools
@@ -130,6 +131,11 @@ def estimate_message_tokens(messages: Sequence[Message]) -> int:
     id, name and JSON arguments; U messages and tool calls; B the flat figures of images, documents and encoded data.
     """
     return total_weight(messages).tokens()
+
+
+def measure(messages: Sequence[Message], counter: TokenCounter | None = None) -> int:
+    """Tokens of `messages` by `counter`; by the formula where there is none, or where it needs I/O."""
+    return counter.measure(messages) if isinstance(counter, SyncTokenCounter) else estimate_message_tokens(messages)
 
 
 def estimate_request_tokens(

@@ -11,13 +11,13 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 from agentkit.core.contracts.checks import check_size, require, require_int
-from agentkit.core.contracts.counting import SyncTokenCounter, TokenCounter
+from agentkit.core.contracts.counting import TokenCounter
 from agentkit.core.contracts.errors import Conflict, MergeError, ScopeError
 from agentkit.core.contracts.frozen import comparable_copy, deep_freeze, private_copy
 from agentkit.core.contracts.messages import Message, marked, require_messages
 from agentkit.core.contracts.offers import ToolSchema, canonical_tools
 from agentkit.core.contracts.scope import Scope
-from agentkit.core.contracts.tokens import OVERHEAD, estimate_message_tokens
+from agentkit.core.contracts.tokens import OVERHEAD, measure
 from agentkit.core.contracts.usage import Usage
 
 from .anchor import Anchor, Calibration, Observation, TokenCount, anchored, unanchored
@@ -354,8 +354,7 @@ class WorkingContext:
         return ForkPoint(parent._identity, self.view(), scratchpad, self.journal.size())
 
     def _measure(self, messages: Sequence[Message]) -> int:
-        counter = self.token_counter
-        return counter.measure(messages) if isinstance(counter, SyncTokenCounter) else estimate_message_tokens(messages)
+        return measure(messages, self.token_counter)
 
     def _measure_with_tail(self, head: Sequence[Message]) -> int:
         """The counter's figure for `head` and the tail, of which only what was appended is looked at."""
