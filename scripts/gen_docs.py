@@ -6,31 +6,40 @@ A generated part stands between `<!-- generated: NAME -->` and `<!-- end -->`; a
 import re
 import sys
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
 
 import click
+from pydantic import PlainSerializer
+from pydantic.fields import FieldInfo
 
-from agentkit.cli import EPILOG, cli
+import agentd.cli
+import agentkit.cli
+from agentd.config.secrets import SecretRef
+from agentd.config.section import ALL, Section, alternatives, section_of
+from agentd.config.settings import Settings
+from agentd.config.values import Address, Rate, TokenLimit, size_text
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PART = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def commands() -> str:
+def commands(group: click.Group, name: str) -> str:
     """Every command with its help, its arguments and its options, as click has them."""
-    root = click.Context(cli, info_name="agentkit", **cli.context_settings)
-    parts = [_command(root, cli, 2)]
-    for name in cli.list_commands(root):
-        command = cli.get_command(root, name)
+    root = click.Context(group, info_name=name, **group.context_settings)
+    parts = [_command(root, group, 2)]
+    for sub in group.list_commands(root):
+        command = group.get_command(root, sub)
         if command is None:
-            raise LookupError(name)
-        parts.append(_command(click.Context(command, info_name=name, parent=root), command, 2))
+            raise LookupError(sub)
+        parts.append(_command(click.Context(command, info_name=sub, parent=root), command, 2))
     return "\n".join(parts)
 
 
-def exit_codes() -> str:
+def exit_codes(epilog: str) -> str:
     """The exit codes, as every help text lists them."""
-    rows = re.findall(r"^ +([0-9]+)  (.+)$", EPILOG, re.MULTILINE)
+    rows = re.findall(r"^ +([0-9]+)  (.+)$", epilog, re.MULTILINE)
     return "| code | meaning |\n|---|---|\n" + "".join(f"| {code} | {meaning} |\n" for code, meaning in rows)
 
 
@@ -55,7 +64,119 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-PARTS: dict[str, Callable[[], str]] = {"commands": commands, "exit-codes": exit_codes}
+# -- settings of agentd ----------------------------------------------------------------------------------------------
+
+KINDS: dict[Any, str] = {
+    bool: "true, false", int: "integer", float: "number", str: "text", timedelta: "duration", Any: "any",
+    TokenLimit: "tokens / share", Rate: "rate", Address: "host:port", SecretRef: "secret",
+}  # fmt: skip
+
+
+def settings() -> str:
+    """A heading and a table for each section; what stands in lists and mappings has a table below its section's."""
+    parts = []
+    for name, field in Settings.model_fields.items():
+        section = section_in(field)
+        parts.append(f"### {name}\n\n{_sentence(section)}\n\n{_table(section, name)}")
+        places: dict[type[Section], list[str]] = {}
+        for path, item in _items(section, name):
+            places.setdefault(item, []).append(f"`{path}`")
+        parts += [f"Of {', '.join(paths)}. {_sentence(item)}\n\n{_table(item, '')}" for item, paths in places.items()]
+    return "\n".join(parts)
+
+
+def _table(section: type[Section], prefix: str) -> str:
+    rows = "".join(
+        f"| `{key}` | {kind} | {default} | {meaning} |\n" for key, kind, default, meaning in _rows(section, prefix)
+    )
+    return f"| key | value | default | meaning |\n|---|---|---|---|\n{rows}"
+
+
+def _rows(section: type[Section], prefix: str) -> Iterator[tuple[str, str, str, str]]:
+    written = section.model_construct().model_dump(mode="json")
+    for name, field in section.model_fields.items():
+        key = f"{prefix}.{name}" if prefix else name
+        if _is_inlined(field):
+            yield from _rows(section_in(field), key)
+        else:
+            yield key, _kind(field.annotation, field), _default(field, written.get(name)), field.description or ""
+
+
+def _items(section: type[Section], at: str) -> Iterator[tuple[str, type[Section]]]:
+    """Sections with a table of their own: those in lists and mappings, those that may be left out."""
+    for name, field in section.model_fields.items():
+        path = f"{at}.{name}"
+        if _is_inlined(field):
+            yield from _items(section_in(field), path)
+            continue
+        for kind in alternatives(field.annotation):
+            inner = section_of(kind) or next((found for arg in get_args(kind) if (found := section_of(arg))), None)
+            if inner is not None:
+                yield path, inner
+                yield from _items(inner, path if section_of(kind) else f"{path}[]")
+
+
+def _is_inlined(field: FieldInfo) -> bool:
+    """Whether it is a section whose keys are written with a dot in the table of the one around it."""
+    below = section_of(field.annotation)
+    return below is not None and below.shorthand is None and field.default is not None and not field.is_required()
+
+
+def section_in(field: FieldInfo) -> type[Section]:
+    """The section that a field is."""
+    found = section_of(field.annotation)
+    if found is None:
+        raise TypeError(field.annotation)
+    return found
+
+
+def _kind(annotation: Any, field: FieldInfo | None = None) -> str:
+    names = []
+    if field is not None and any(isinstance(m, PlainSerializer) and m.func is size_text for m in field.metadata):
+        return "bytes"
+    for kind in alternatives(annotation):
+        origin, args = get_origin(kind), get_args(kind)
+        if (section := section_of(kind)) is not None:
+            names.append("mapping" if section.shorthand is None else "text or mapping")
+        elif origin is Literal:
+            names.append(", ".join("true" if arg is True else str(arg) for arg in args))
+        elif origin in (tuple, dict):
+            names.append(f"list of {_kind(args[0])}" if origin is tuple else f"mapping of {_kind(args[1])}")
+        else:
+            names.append(KINDS[kind])
+    return " or ".join(names) or "null"
+
+
+def _default(field: FieldInfo, written: Any) -> str:
+    if field.is_required():
+        return "required"
+    if field.default_factory is not None and isinstance(written, str):
+        return ""  # differs between machines; the meaning says what it is
+    if written in (list(ALL), ALL):
+        return "`all`"
+    if (
+        written is None
+        or written in ({}, "")
+        or section_of(field.annotation) is not None
+        or not isinstance(written, list | dict | str | int | float)
+    ):
+        return ""
+    if isinstance(written, bool):
+        return f"`{str(written).lower()}`"
+    return f"`[{', '.join(map(str, written))}]`" if isinstance(written, list | tuple) else f"`{written}`"
+
+
+def _sentence(section: type[Section]) -> str:
+    return " ".join((section.__doc__ or "").split())
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "commands": lambda: commands(agentkit.cli.cli, "agentkit"),
+    "exit-codes": lambda: exit_codes(agentkit.cli.EPILOG),
+    "agentd-commands": lambda: commands(agentd.cli.cli, "agentd"),
+    "agentd-exit-codes": lambda: exit_codes(agentd.cli.EPILOG),
+    "agentd-settings": settings,
+}
 
 
 def render(page: str) -> str:

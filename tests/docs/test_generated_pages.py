@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from agentd.cli import COMMANDS
+from agentd.config import key_text
+from agentd.config.keys import all_keys
 from agentkit.cli import cli
 from scripts.gen_docs import DOCS, PARTS, render
 
@@ -25,8 +28,15 @@ def test_every_command_has_its_section() -> None:
             assert all(option in text for option in parameter.opts if option.startswith("--"))
 
 
+def test_every_setting_has_its_row() -> None:
+    text = (DOCS / "agentd-config.md").read_text(encoding="utf-8")
+    assert [key_text(key.path) for key in all_keys() if f"| `{key_text(key.path)}` |" not in text] == []
+    for name in COMMANDS:
+        assert f"## `agentd {name}`" in text
+
+
 def test_part_that_nobody_generates_is_an_error() -> None:
     with pytest.raises(KeyError):
         render("<!-- generated: nothing -->\n<!-- end -->\n")
     assert render("<!-- generated: exit-codes -->\nold\n<!-- end -->").count("| 130 |") == 1
-    assert set(PARTS) == {"commands", "exit-codes"}
+    assert set(PARTS) == {"commands", "exit-codes", "agentd-commands", "agentd-exit-codes", "agentd-settings"}

@@ -60,7 +60,7 @@ class Store(Section):
         default="sqlite", description="memory forgets, and has to be named"
     )
     prefix: Word = Field(default="agentd", description="first part of every key")
-    path: Word | None = Field(default=None, description="folder; default <state folder of the user>/agentd/<name>")
+    path: Word | None = Field(default=None, description="folder; default agentd/NAME in the user's state folder")
     scope: StoreScope = StoreScope()
     on_error: Literal["halt", "degrade"] = Field(default="halt", description="when the store fails for good")
     min_free: ByteSize = Field(default=256_000_000, description="free disk space below which new work is refused")
