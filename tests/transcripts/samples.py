@@ -27,5 +27,5 @@ def one(data: Any, format: str | None = None) -> Transcript:
 
 
 def kinds(transcript: Transcript) -> list[str]:
-    """The kinds of findings, in order."""
-    return [finding.kind for finding in transcript.report]
+    """The kinds of findings, in order, less what is said of every Claude Code session."""
+    return [finding.kind for finding in transcript.report if finding.kind != "prompt not recorded"]

@@ -331,6 +331,15 @@ def test_agentdojo_errors_and_thinking() -> None:
     assert kinds(transcript) == []
 
 
+def test_agentdojo_copy_tells_wrong_pairs() -> None:
+    first = {"function": "pay", "args": {"n": 1}, "id": None}
+    second = {"function": "pay", "args": {"n": 2}, "id": None}
+    turn = {"role": "assistant", "content": "", "tool_calls": [first, second]}
+    results = [{"role": "tool", "content": "ok", "tool_call": copy} for copy in (second, first)]
+    transcript = one({"suite_name": "s", "messages": [{"role": "user", "content": "hi"}, turn, *results]})
+    assert [f.place for f in transcript.report.of("pairing doubtful")] == ["message 3", "message 4"]
+
+
 def test_agentdojo_conversations() -> None:
     talk = [{"role": "user", "content": "hi"}]
     first, second = loads(jsonl({"suite_name": "s", "conversations": [talk, talk]}))

@@ -312,6 +312,24 @@ def test_stream_of_the_sdk() -> None:
     assert transcript.usage == Usage()
 
 
+def test_compaction_in_the_stream_of_the_sdk() -> None:
+    boundary = streamed(
+        "b", "system", subtype="compact_boundary", compact_metadata={"trigger": "manual", "pre_tokens": 9}
+    )
+    told = "This session is being continued from a previous conversation that ran out of context. So far: x"
+    transcript = one(
+        jsonl(
+            streamed("u1", "user", message={"role": "user", "content": "hi"}),
+            boundary,
+            streamed("u2", "user", message={"role": "user", "content": told}),
+            streamed("u3", "user", message={"role": "user", "content": "next"}),
+        )
+    )
+    assert context(transcript) == [told, "next"]
+    (compaction,) = transcript.compactions
+    assert (compaction.index, compaction.trigger, compaction.tokens_before) == (1, "manual", 9)
+
+
 def test_attachments_and_notices() -> None:
     transcript = one(
         jsonl(
@@ -363,8 +381,9 @@ def test_interrupted_call_stays_open() -> None:
         )
     )
     assert shown(transcript)[1:] == ["assistant:+t1", "user:[Request interrupted by user]"]
-    (finding,) = transcript.report
-    assert (finding.level, finding.kind, finding.place) == ("repair", "call unanswered", "line 2")
+    (finding,) = transcript.report.at("repair")
+    assert (finding.kind, finding.place) == ("call unanswered", "line 2")
+    assert transcript.report.of("prompt not recorded")
 
 
 def test_file_without_messages() -> None:

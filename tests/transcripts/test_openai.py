@@ -152,6 +152,14 @@ def test_litellm_log() -> None:
     assert transcript.usage == Usage(10, 7, cache_read_tokens=60, cache_write_tokens=30)
     assert transcript.responses[0].time == "1970-01-01T00:00:00Z"
     assert transcript.history[1].meta["model"] == "gpt-4o"
+    assert transcript.request == {"temperature": 0}
+
+
+def test_line_of_a_data_set_is_no_request() -> None:
+    """What a data set says of a conversation is kept, but is no option of an API."""
+    transcript = one({"messages": [USER], "source": "web", "id": 7})
+    assert transcript.request == {"source": "web", "id": 7}
+    assert to_openai(transcript) == {"messages": [USER]}
 
 
 def exchange(messages: list[Any], answered: Any) -> dict[str, Any]:

@@ -44,13 +44,27 @@ def _read_run(messages: Any, about: Mapping[str, Any], id: str, report: Reporter
     conversation = Conversation(NAME, report)
     if isinstance(messages, Mapping):
         messages = messages.get("messages")
+    made: dict[str, ToolCall] = {}
     for number, entry in enumerate(messages if isinstance(messages, list) else [], 1):
         place = f"message {number}"
         message = _read_message(entry, report, place)
         index = conversation.add(message, place)
         if message.role == "assistant":
             conversation.respond(index, model=about.get("pipeline_name"), place=place)
+            made.update({call.id: call for call in conversation.history[index].tool_calls})
+        elif message.role == "tool":
+            _check_copy(entry, made.get(conversation.history[index].tool_call_id or ""), report, place)
     return conversation.finish(id=id, meta=about)
+
+
+def _check_copy(entry: Mapping[str, Any], call: ToolCall | None, report: Reporter, place: str) -> None:
+    """A result carries a copy of its call; where ids are missing, it shows whether pairing by order was right."""
+    copy = entry.get("tool_call")
+    if call is not None and isinstance(copy, Mapping):
+        args = copy.get("args")
+        if copy.get("function", call.name) != call.name or (isinstance(args, Mapping) and args != call.arguments):
+            reason = f"its copy of the call is not {call.name} ({call.id}) with these arguments"
+            report.repair("pairing doubtful", place, "kept as paired", reason)
 
 
 def _read_message(entry: Any, report: Reporter, place: str) -> Message:

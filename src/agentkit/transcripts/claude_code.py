@@ -77,6 +77,9 @@ class _Reader:
             after = data.get("postTokens", data.get("post_tokens"))
             self.conversation.compact(index, data.get("trigger"), before, after, kept)
         self._leave_out()
+        if self.conversation.responses:
+            reason = "the file has neither system prompt nor tools; reported usage counts them"
+            self.report.note("prompt not recorded", "the whole file", "sizes need the reported usage", reason)
         return self.conversation.finish(id=id, label=label, meta=meta, parent=parent)
 
     def _add(self, node: Node) -> None:

@@ -30,6 +30,8 @@ SIDE_RECORDS = frozenset(
 """Kinds of records that stand beside the conversation."""
 
 _ECHOES = ("<command-name>", "<command-message>", "<command-args>", "<local-command-", "<bash-input>", "<bash-stdout>")
+# How the client words a summary; the stream of its SDK has no other mark.
+_CONTINUED = "This session is being continued from a previous conversation"
 _TEXT_KEYS = ("content", "prompt", "text", "snippet", "message")
 
 
@@ -215,7 +217,8 @@ class Records:
         fields: dict[str, Any] = {"source": record}
         if node.time is not None:
             fields["time"] = node.time
-        node.is_summary = record.get("isCompactSummary") is True
+        follows = bool(tree.boundaries) and len(tree.nodes) > 1 and tree.nodes[-2] is tree.boundaries[-1]
+        node.is_summary = record.get("isCompactSummary") is True or (follows and _text(content).startswith(_CONTINUED))
         if record.get("isMeta") is True or (type(content) is str and content.startswith(_ECHOES)):
             fields["injected"] = True
         meta: FrozenDict[str, Any] = seal(fields, self.report, place)
@@ -284,13 +287,13 @@ def attached_text(attachment: Any) -> str:
     if not isinstance(attachment, dict):
         return ""
     for key in _TEXT_KEYS:
-        text = _flat_text(attachment.get(key))
+        text = _text(attachment.get(key))
         if text:
             return text
     return ""
 
 
-def _flat_text(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):
@@ -298,5 +301,5 @@ def _flat_text(value: Any) -> str:
         found = inner.get("content", inner.get("text")) if isinstance(inner, Mapping) else None
         return found if isinstance(found, str) else ""
     if isinstance(value, list):
-        return "\n".join([text for part in value if (text := _flat_text(part))])
+        return "\n".join([text for part in value if (text := _text(part))])
     return ""

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentkit.core.contracts.jsontext import wire_json
+
 
 @dataclass
 class Exchanged:
@@ -45,17 +47,26 @@ def _about(response: Any) -> Any:
 def gather(records: Iterable[tuple[int, Mapping[str, Any]]], key: str) -> list[Exchanged]:
     """The conversations in a sequence of exchanges; `key` is where a request has its entries."""
     found: list[Exchanged] = []
+    begun: dict[str, list[Exchanged]] = {}
     for number, record in records:
         request = record["request"]
         entries = request.get(key)
         entries = list(entries) if isinstance(entries, list) else [] if entries is None else [entries]
+        same = begun.setdefault(_beginning(entries), [])
         # The latest conversation is looked at first: a log seldom goes back to an older one.
-        one = next((e for e in reversed(found) if e.entries == entries[: len(e.entries)]), None)
+        one = next((e for e in reversed(same) if e.entries == entries[: len(e.entries)]), None)
         if one is None:
             one = Exchanged(request, entries)
             found.append(one)
+            same.append(one)
         one.request, one.entries = request, entries
         one.responses.append((number, len(entries), record["response"]))
         beside = {k: v for k, v in record.items() if k not in ("request", "response")}
         one.beside.append({**beside, "response": _about(record["response"])})
     return found
+
+
+def _beginning(entries: list[Any]) -> str:
+    """What sets conversations of one agent apart: the first thing that is no system text."""
+    roles = ("system", "developer")
+    return wire_json(next((e for e in entries if not (isinstance(e, Mapping) and e.get("role") in roles)), None))

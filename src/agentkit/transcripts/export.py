@@ -104,7 +104,8 @@ def _tools(source: Any, given: Iterable[ToolSchema] | None, recorded: Mapping[st
 
 def _strict(body: Mapping[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
     """Plain JSON data that every reader takes: no shared or frozen parts, no NaN, no half surrogate pairs."""
-    options = {k: v for k, v in recorded.items() if k not in _OTHER_NAMES}
+    # Without a model it was no request, but say a line of a data set: what else stands there is no option of an API.
+    options = {k: v for k, v in recorded.items() if k not in _OTHER_NAMES} if "model" in recorded else {}
     filled = {k: v for k, v in body.items() if v is not None}
     plain: dict[str, Any] = json.loads(replace_surrogates(wire_json({**filled, **options})))
     return plain

@@ -15,6 +15,8 @@ from .transcript import Transcript
 
 NAME = "openai-chat"
 _NOT_OPTIONS = frozenset({"messages", "response"})
+_LOG_KEYS = frozenset({"kwargs", "raw_messages", "response"})
+"""What a log has beside the request itself."""
 
 
 def recognises(value: Any) -> bool:
@@ -67,10 +69,25 @@ def _read_body(body: Mapping[str, Any], report: Reporter, place: str) -> Transcr
     response = body if is_response(body) and "messages" not in body else body.get("response")
     if response is not None:
         add_response(conversation, response, place)
-    request = {k: v for k, v in body.items() if k not in _NOT_OPTIONS} if response is not body else {}
-    if request:
+    request, log = _options(body) if response is not body else ({}, {})
+    if request or log:
         report.note("options kept", place, "kept in meta", "what the request says beside its messages")
-    return conversation.finish(tools=read_tools(body.get("tools")), meta={"request": request or None})
+    meta = {"request": request or None, "log": log or None}
+    return conversation.finish(tools=read_tools(request.get("tools")), meta=meta)
+
+
+def _options(body: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of a request, and what a log around it says beside them."""
+    rest = {k: v for k, v in body.items() if k not in _NOT_OPTIONS}
+    if not _LOG_KEYS & set(body):
+        return rest, {}
+    kwargs = rest.pop("kwargs", None)
+    request = {k: rest.pop(k) for k in ("model", "tools") if rest.get(k) is not None}
+    if isinstance(kwargs, Mapping):
+        request.update({k: v for k, v in kwargs.items() if k != "messages"})
+    elif kwargs is not None:
+        rest["kwargs"] = kwargs
+    return request, rest
 
 
 def _read_exchanged(one: Exchanged, report: Reporter, source: Source) -> Transcript:
