@@ -1,26 +1,59 @@
-"""Where to cut a transcript and how to shorten it (not the price table: that is `models.catalog.compact`). No I/O; a
-model call is handed in."""
+"""Where to cut a transcript, how to shorten it, and what to write in place of what goes (not the price table: that is
+`models.catalog.compact`). No I/O; a model call is handed in."""
 
 from __future__ import annotations
 
 from .base import Declined, Plan, apply
 from .clear_results import ClearResultsCompactor
 from .cut import cut_points, obligations, plan_cut, round_points
+from .evidence import DELTA_SCHEMA, Checked, Source, checked, source_of
+from .extractive import extract
+from .ranges import Ranges
+from .rendering import Rendered, render_summary
 from .shorten import clamp, clear_result
+from .summarize import Compacted, Summariser, SummarizeCompactor, SummaryFailed, Written, summarising
+from .summary import Artifact, Constraint, Decision, Failure, Piece, Point, Step, Summary
 from .truncate import TruncationCompactor
 from .window import WindowCompactor
+from .worth import PriceRates, Verdict, pays
 
 __all__ = [
+    "DELTA_SCHEMA",
+    "Artifact",
+    "Checked",
     "ClearResultsCompactor",
+    "Compacted",
+    "Constraint",
+    "Decision",
     "Declined",
+    "Failure",
+    "Piece",
     "Plan",
+    "Point",
+    "PriceRates",
+    "Ranges",
+    "Rendered",
+    "Source",
+    "Step",
+    "Summariser",
+    "SummarizeCompactor",
+    "Summary",
+    "SummaryFailed",
     "TruncationCompactor",
+    "Verdict",
     "WindowCompactor",
+    "Written",
     "apply",
+    "checked",
     "clamp",
     "clear_result",
     "cut_points",
+    "extract",
     "obligations",
+    "pays",
     "plan_cut",
+    "render_summary",
     "round_points",
+    "source_of",
+    "summarising",
 ]

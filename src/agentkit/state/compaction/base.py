@@ -25,6 +25,7 @@ REASONS = (
     "no_safe_cut",
     "open_obligation",
     "not_worth_it",
+    "no_summary",
 )
 """Why a compactor leaves a transcript as it is."""
 

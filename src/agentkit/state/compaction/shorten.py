@@ -36,6 +36,12 @@ def clamp(text: str, max_chars: int) -> str:
     return "\n".join(part for part in (text[:head], notice, text[tail:]) if part)
 
 
+def shortened(text: str, limit: int) -> str:
+    """`text` within `limit` characters, its end replaced by `…` and no character split; the same object when it fits.
+    Shortening a shortened text again changes nothing."""
+    return text if len(text) <= limit else text[: _back_to_boundary(text, limit - 1)] + "…"
+
+
 def _back_to_boundary(text: str, at: int) -> int:
     for back in range(LONGEST_CHARACTER):
         if at - back <= 0:
