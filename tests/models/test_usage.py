@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit.core.contracts.usage import Usage
-from agentkit.models.usage import WIRES, read_usage
+from agentkit.models.usage import read_usage
+from agentkit.models.usage_wires import WIRES
 
 COUNT = st.integers(min_value=0, max_value=2_000_000)
 

@@ -1,7 +1,6 @@
 """One reader of what providers report about tokens, for adapters and importers alike. Touches only its arguments.
 
-A *wire* is the form of one provider's usage object. Wires differ in field names, in whether the input figure includes
-cached tokens, and in whether reasoning is inside the output figure; `WIRES` says how for each.
+A *wire* is the form of one provider's usage object; `usage_wires` describes each.
 """
 
 from __future__ import annotations
@@ -9,14 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from agentkit.core.contracts.errors import FreezeError
 from agentkit.core.contracts.frozen import MAX_WIRE_DEPTH, FrozenDict, deep_freeze
 from agentkit.core.contracts.jsontext import json_text
 from agentkit.core.contracts.usage import Usage
 
-Path: TypeAlias = tuple[str, ...]
+from .usage_wires import ANTHROPIC, LONG_TTLS, OPENAI_CHAT, OPENAI_RESPONSES, WIRES, Path, Wire, paths
 
 
 @dataclass(frozen=True)
@@ -50,142 +49,8 @@ class UsageReading:
         )
 
 
-@dataclass(frozen=True)
-class Wire:
-    """Where a provider puts its figures. Of several paths in `read` and `write` the first present one counts; those in
-    `input` and `output` are summed."""
-
-    input: tuple[Path, ...]
-    output: tuple[Path, ...]
-    read: tuple[Path, ...] = ()
-    write: tuple[Path, ...] = ()
-    long: Path | None = None
-    short: Path | None = None
-    ttl_list: Path | None = None
-    reasoning: Path | None = None
-    inclusive: bool = True
-    """Whether the input figure contains what was read from and written to the cache."""
-    reasoning_outside: bool = False
-    """Whether reasoning is missing from the output figure and has to be added."""
-    cost: Path | None = None
-    assumed: tuple[Path, ...] = ()
-    """Fields whose part in the sums no source settles."""
-
-
 _MAPPING = (dict, Mapping)
 """For isinstance: nearly every mapping here is a dict, and asking the abstract class alone takes ten times as long."""
-
-
-def _path(dotted: str) -> Path:
-    return tuple(dotted.split("."))
-
-
-def _paths(*dotted: str) -> tuple[Path, ...]:
-    return tuple([_path(d) for d in dotted])
-
-
-_ANTHROPIC = Wire(
-    input=_paths("input_tokens"),
-    output=_paths("output_tokens"),
-    read=_paths("cache_read_input_tokens"),
-    write=_paths("cache_creation_input_tokens"),
-    long=_path("cache_creation.ephemeral_1h_input_tokens"),
-    short=_path("cache_creation.ephemeral_5m_input_tokens"),
-    reasoning=_path("output_tokens_details.thinking_tokens"),
-    inclusive=False,
-)
-_OPENAI_CHAT = Wire(
-    input=_paths("prompt_tokens"),
-    output=_paths("completion_tokens"),
-    read=_paths("prompt_tokens_details.cached_tokens"),
-    write=_paths("prompt_tokens_details.cache_write_tokens"),
-    long=_path("prompt_tokens_details.cache_write_tokens_details.ttl_12h_tokens"),
-    short=_path("prompt_tokens_details.cache_write_tokens_details.ttl_30m_tokens"),
-    reasoning=_path("completion_tokens_details.reasoning_tokens"),
-)
-_OPENAI_RESPONSES = Wire(
-    input=_paths("input_tokens"),
-    output=_paths("output_tokens"),
-    read=_paths("input_tokens_details.cached_tokens"),
-    write=_paths("input_tokens_details.cache_write_tokens"),
-    long=_path("input_tokens_details.cache_write_tokens_details.ttl_12h_tokens"),
-    short=_path("input_tokens_details.cache_write_tokens_details.ttl_30m_tokens"),
-    reasoning=_path("output_tokens_details.reasoning_tokens"),
-)
-_CONVERSE = Wire(
-    input=_paths("inputTokens"),
-    output=_paths("outputTokens"),
-    read=_paths("cacheReadInputTokens"),
-    write=_paths("cacheWriteInputTokens"),
-    ttl_list=_path("cacheDetails"),
-    inclusive=False,
-)
-
-WIRES: Mapping[str, Wire] = {
-    "anthropic": _ANTHROPIC,
-    "openai_chat": _OPENAI_CHAT,
-    "openai_responses": _OPENAI_RESPONSES,
-    "gemini": Wire(
-        input=_paths("promptTokenCount", "toolUsePromptTokenCount"),
-        output=_paths("candidatesTokenCount"),
-        read=_paths("cachedContentTokenCount"),
-        reasoning=_path("thoughtsTokenCount"),
-        reasoning_outside=True,
-    ),
-    "gemini_interactions": Wire(
-        input=_paths("total_input_tokens", "total_tool_use_tokens"),
-        output=_paths("total_output_tokens"),
-        read=_paths("total_cached_tokens"),
-        reasoning=_path("total_thought_tokens"),
-        reasoning_outside=True,
-        assumed=_paths("total_tool_use_tokens", "total_thought_tokens"),
-    ),
-    "converse": _CONVERSE,
-    # OpenAI-family models report inclusive input on ConverseStream, exclusive input on Converse.
-    "converse_stream_openai": replace(_CONVERSE, inclusive=True),
-    "deepseek": Wire(
-        input=_paths("prompt_cache_miss_tokens"),
-        output=_paths("completion_tokens"),
-        read=_paths("prompt_cache_hit_tokens"),
-        reasoning=_path("completion_tokens_details.reasoning_tokens"),
-        inclusive=False,
-    ),
-    "xai": Wire(
-        input=_paths("prompt_tokens"),
-        output=_paths("completion_tokens"),
-        read=_paths("prompt_tokens_details.cached_tokens"),
-        reasoning=_path("completion_tokens_details.reasoning_tokens"),
-        reasoning_outside=True,
-    ),
-    "openrouter": replace(_OPENAI_CHAT, cost=_path("cost")),
-    # Client libraries that pass on several providers' figures in one form of their own.
-    "litellm": replace(
-        _OPENAI_CHAT,
-        read=_paths("cache_read_input_tokens", "prompt_tokens_details.cached_tokens"),
-        write=_paths("cache_creation_input_tokens", "prompt_tokens_details.cache_creation_tokens"),
-        long=None,
-        short=None,
-    ),
-    "langchain": Wire(
-        input=_paths("input_tokens"),
-        output=_paths("output_tokens"),
-        read=_paths("input_token_details.cache_read"),
-        write=_paths("input_token_details.cache_creation"),
-        long=_path("input_token_details.ephemeral_1h_input_tokens"),
-        short=_path("input_token_details.ephemeral_5m_input_tokens"),
-        reasoning=_path("output_token_details.reasoning"),
-    ),
-    "codex": Wire(
-        input=_paths("input_tokens"),
-        output=_paths("output_tokens"),
-        read=_paths("cached_input_tokens"),
-        reasoning=_path("reasoning_output_tokens"),
-    ),
-}
-"""The wires that `read_usage` knows by name; `llama.cpp` takes the form of the endpoint that answered."""
-
-LONG_TTLS = frozenset({"1h", "12h"})
-"""Cache lifetimes that count as long, as providers spell them."""
 
 
 def read_usage(raw: Any, wire: str) -> UsageReading:
@@ -203,12 +68,12 @@ def read_usage(raw: Any, wire: str) -> UsageReading:
     if wire == "llama.cpp":
         figures = _with_timings(figures)
     if wire == "deepseek" and figures.get("prompt_cache_miss_tokens") is None:
-        known = _OPENAI_CHAT
+        known = OPENAI_CHAT
     flags: list[str] = []
     usage, cache_known, complete = _count(figures, known, flags)
     anchor: Usage | None = usage
     others: tuple[tuple[str, Usage], ...] = ()
-    if known is _ANTHROPIC and isinstance(figures.get("iterations"), (list, tuple)):
+    if known is ANTHROPIC and isinstance(figures.get("iterations"), (list, tuple)):
         usage, anchor, others = _with_iterations(usage, figures["iterations"], flags)
     if not complete or not usage.prompt_tokens or (flags and any(f.startswith("impossible:") for f in flags)):
         anchor = None
@@ -279,7 +144,7 @@ def _with_iterations(
         if not isinstance(entry, _MAPPING):
             flags.append("impossible:iterations")
             continue
-        part, _, _ = _count(entry, _ANTHROPIC, flags)
+        part, _, _ = _count(entry, ANTHROPIC, flags)
         kind, model = entry.get("type"), entry.get("model")
         if kind == "message":
             last = part
@@ -340,9 +205,9 @@ _OTHER_EVENTS = frozenset({"content_block_start", "content_block_delta", "conten
 def _llama_wire(figures: Mapping[str, Any]) -> Wire:
     """llama.cpp answers in the form of the endpoint that was asked."""
     if not figures.keys().isdisjoint(("input_tokens", "output_tokens", "cache_read_input_tokens")):
-        return _OPENAI_RESPONSES if "input_tokens_details" in figures else replace(_ANTHROPIC, long=None, short=None)
-    cached = _paths("prompt_tokens_details.cached_tokens", "cached_tokens")
-    return Wire(input=_paths("prompt_tokens"), output=_paths("completion_tokens"), read=cached)
+        return OPENAI_RESPONSES if "input_tokens_details" in figures else replace(ANTHROPIC, long=None, short=None)
+    cached = paths("prompt_tokens_details.cached_tokens", "cached_tokens")
+    return Wire(input=paths("prompt_tokens"), output=paths("completion_tokens"), read=cached)
 
 
 def _with_timings(figures: Mapping[str, Any]) -> Mapping[str, Any]:
