@@ -283,6 +283,17 @@ def test_unreadable_input_is_one_line(run: Run, tmp_path: Path, command: str, ki
     assert str(file) in err
 
 
+@pytest.mark.parametrize("command", ["inspect", "count", "check"])
+def test_unreadable_file_stops_no_other(run: Run, chat: Path, several: Path, tmp_path: Path, command: str) -> None:
+    missing = tmp_path / "missing.json"
+    code, out, err = run(command, chat, missing, several)
+    assert code == 3
+    assert_one_line(err)
+    assert str(missing) in err
+    alone = run(command, chat, several)[1]
+    assert out == alone
+
+
 def test_unwritable_output_is_one_line(run: Run, chat: Path, tmp_path: Path) -> None:
     gone = tmp_path / "gone" / "out"
     for args in (["convert", chat, "--to", "openai", "-o", gone], ["inspect", chat, "--html", gone]):

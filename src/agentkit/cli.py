@@ -27,7 +27,7 @@ Exit codes:
     0  done
     1  check found problems
     2  the command line is wrong
-    3  an input cannot be read, or is no transcript
+    3  an input cannot be read, or is no transcript (the others are done)
     4  a store or an output file cannot be used
    70  a fault of agentkit itself
   130  interrupted
@@ -182,11 +182,14 @@ def inspect(
     from agentkit.inspect import inspect_transcript
 
     counting = _counter(counter)
+    inputs = Inputs(files, format_, conversation)
     inspections = [
         inspect_transcript(found.transcript, source=found.file, number=found.number, of=found.of, counter=counting)
-        for file in files
-        for found in _read(file, format_, conversation)
+        for _, several in inputs
+        for found in several
     ]
+    if not inspections:
+        inputs.finish()
     if page is not None:
         from agentkit.inspect.page import render_page
 
@@ -202,6 +205,7 @@ def inspect(
         click.echo(render_text(inspections, _style(), whole=whole), nl=False, color=True)
     elif page != "-":
         click.echo(f"wrote {_one_line(page)}")
+    inputs.finish()
 
 
 @cli.command(epilog=EPILOG, short_help="Tokens of each file.")
@@ -218,16 +222,18 @@ def count(files: tuple[str, ...], format_: str | None, conversation: int | str |
 
     counting = _counter(counter)
     lines: list[tuple[int, int, str]] = []
-    for file in files:
-        transcripts = [found.transcript for found in _read(file, format_, conversation)]
+    inputs = Inputs(files, format_, conversation)
+    for file, several in inputs:
+        transcripts = [found.transcript for found in several]
         tokens = sum(count_transcript(transcript, counting) for transcript in transcripts)
-        lines.append((tokens, sum(len(transcript.history) for transcript in transcripts), _shown(file)))
+        lines.append((tokens, sum(len(transcript.history) for transcript in transcripts), file))
     if len(lines) > 1:
         lines.append((sum(line[0] for line in lines), sum(line[1] for line in lines), "total"))
-    width = max(len(str(line[0])) for line in lines)
-    message_width = max(len(str(line[1])) for line in lines)
+    width = max((len(str(line[0])) for line in lines), default=0)
+    message_width = max((len(str(line[1])) for line in lines), default=0)
     for tokens, messages, name in lines:
         click.echo(f"{tokens:>{width}} {messages:>{message_width}} {_one_line(name)}")
+    inputs.finish()
 
 
 @cli.command(epilog=EPILOG, short_help="Whether a provider would accept it.")
@@ -251,8 +257,9 @@ def check(files: tuple[str, ...], format_: str | None, conversation: int | str |
 
     rule_set = getattr(validity, rules.upper().replace("-", "_"))
     any_found = False
-    for file in files:
-        for found in _read(file, format_, conversation):
+    inputs = Inputs(files, format_, conversation)
+    for _, several in inputs:
+        for found in several:
             listed = problems(found.transcript, rule_set)
             any_found = any_found or bool(listed)
             for problem, where in listed:
@@ -260,6 +267,7 @@ def check(files: tuple[str, ...], format_: str | None, conversation: int | str |
                 click.echo(_one_line(f"{found.name}: {where}: {problem.code}: {problem.detail}{call}"))
             if not listed:
                 click.echo(f"{_one_line(found.name)}: valid by the {rules} rules")
+    inputs.finish()
     if any_found:
         raise click.exceptions.Exit(FINDINGS)
 
@@ -374,6 +382,31 @@ class Found(NamedTuple):
     def name(self) -> str:
         """How messages call it."""
         return self.file + (f" conversation {self.number}" if self.of > 1 else "")
+
+
+class Inputs:
+    """Several files one after another; one that cannot be read is told of and passed over, and ends the command with
+    the exit code for it once the others are done."""
+
+    def __init__(self, files: Sequence[str], format_: str | None, conversation: int | str | None) -> None:
+        self._files, self._format, self._conversation = files, format_, conversation
+        self._unreadable = False
+
+    def __iter__(self) -> Iterator[tuple[str, list[Found]]]:
+        """Each readable file as messages call it, and its wanted conversations."""
+        for file in self._files:
+            try:
+                found = _read(file, self._format, self._conversation)
+            except Unreadable as error:
+                self._unreadable = True
+                error.show()
+            else:
+                yield _shown(file), found
+
+    def finish(self) -> None:
+        """Ends the command when a file could not be read."""
+        if self._unreadable:
+            raise click.exceptions.Exit(UNREADABLE)
 
 
 def _read(file: str, format_: str | None, conversation: int | str | None, *, must_choose: bool = False) -> list[Found]:
