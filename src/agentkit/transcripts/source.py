@@ -138,7 +138,7 @@ class Source:
                     bad += 1
                 if good + bad == SAMPLE // 2:
                     break
-        return good > bad or (good == bad == 0 and start not in "{[")
+        return good >= bad if good + bad else start not in "{["
 
     def _read_ahead(self, head: list[Line]) -> None:
         size = 0

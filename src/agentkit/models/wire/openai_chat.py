@@ -57,6 +57,8 @@ def _message(message: Message) -> dict[str, Any]:
 def _content(message: Message) -> str | list[dict[str, Any]] | None:
     if not message.blocks:
         return message.content if message.content or not message.tool_calls else None
+    if message.role == "system":  # standing text is one text, however it was put together
+        return message.content
     parts = [part for block in message.blocks if (part := _part(block)) is not None]
     if len(parts) == 1 and parts[0]["type"] == "text":
         text: str = parts[0]["text"]
