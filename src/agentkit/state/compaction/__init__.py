@@ -10,7 +10,7 @@ from .evidence import DELTA_SCHEMA, Checked, Source, checked, source_of
 from .extractive import extract
 from .ranges import Ranges
 from .rendering import Rendered, render_summary
-from .shorten import clamp, clear_result
+from .shorten import clamp, clamp_json, clear_result
 from .summarize import Compacted, Summariser, SummarizeCompactor, SummaryFailed, Written, summarising
 from .summary import Artifact, Constraint, Decision, Failure, Piece, Point, Step, Summary
 from .truncate import TruncationCompactor
@@ -46,6 +46,7 @@ __all__ = [
     "apply",
     "checked",
     "clamp",
+    "clamp_json",
     "clear_result",
     "cut_points",
     "extract",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from agentkit.core.contracts.counting import TokenCounter
+from agentkit.core.contracts.jsontext import json_text
 from agentkit.core.contracts.messages import Message, marked
 
 from .base import measure
@@ -121,3 +123,62 @@ def clearable(
         if gain > 0:
             found.append((gain, index))
     return sorted(found, key=lambda pair: (-pair[0], pair[1]))
+
+
+def clamp_json(value: Any, max_chars: int) -> Any:
+    """JSON within about `max_chars` characters of its text that is still JSON of the same outer shape.
+
+    Long texts show head, tail and size (`clamp`); of long lists and objects the first and last entries stay, and a text
+    says how many are missing. The same object when it fits.
+    """
+    if type(max_chars) is not int:
+        raise TypeError(f"max_chars must be an int, not {type(max_chars).__name__}")
+    if max_chars < 0:
+        raise ValueError(f"max_chars must not be negative: {max_chars}")
+    return _clamped(value, max_chars, 0)
+
+
+_DEEPEST = 40
+"""Levels to which values are shortened one by one; what lies below is shown as shortened text."""
+
+
+def _clamped(value: Any, room: int, level: int) -> Any:
+    size = len(json_text(value))
+    if size <= room:
+        return value
+    if isinstance(value, str):
+        return clamp(value, room)
+    if level >= _DEEPEST or not isinstance(value, (Mapping, list, tuple)):
+        return clamp(json_text(value), room)
+    named = isinstance(value, Mapping)
+    entries: list[tuple[Any, Any]] = list(value.items() if isinstance(value, Mapping) else enumerate(value))
+    costs = [len(json_text(item)) + (len(str(key)) + 6 if named else 2) for key, item in entries]
+    # What is left of the room is shared by the large entries; where even that is too little, entries go.
+    least = 40
+    fits = max(room // least, 1)
+    head = len(entries) if len(entries) <= fits else max(fits - fits // 4, 1)
+    tail = 0 if len(entries) <= fits else fits // 4
+    kept = [*range(head), *range(len(entries) - tail, len(entries))]
+    share = _share([costs[i] for i in kept], room)
+    shown = [
+        (entries[i][0], entries[i][1] if costs[i] <= share else _clamped(entries[i][1], share, level + 1)) for i in kept
+    ]
+    gone = len(entries) - len(kept)
+    notice = f"[... {gone:,} of {len(entries):,} entries left out ...]"
+    if named:
+        made = dict(shown[:head])
+        if gone:
+            made["..."] = notice
+        return {**made, **dict(shown[head:])}
+    return [*(item for _, item in shown[:head]), *([notice] if gone else []), *(item for _, item in shown[head:])]
+
+
+def _share(costs: Sequence[int], room: int) -> int:
+    """The largest size up to which entries stay whole, so that all together fit into `room`."""
+    left, number = room, len(costs)
+    for cost in sorted(costs):
+        if cost * number > left:
+            return left // number
+        left -= cost
+        number -= 1
+    return room
