@@ -58,7 +58,7 @@ def load(
             found = (finding for rule in (*RULES, release, *rules) for finding in rule(draft))
             faults += [_placed(finding, tree) for finding in found if not _rests_on(finding, bad)]
     if faults or settings is None:
-        raise ConfigError(_in_order(faults))
+        raise ConfigError(_in_order(faults, gathered.order))
     return settings
 
 
@@ -170,7 +170,6 @@ def _placed(finding: Finding, tree: Node) -> Fault:
     return Fault(reached(tree, finding.path)[0].origin, finding.path, finding.found, finding.want)
 
 
-def _in_order(faults: list[Fault]) -> list[Fault]:
-    """By source as they were read, and within one by line."""
-    order = {source: at for at, source in enumerate(dict.fromkeys(fault.origin.source for fault in faults))}
-    return sorted(dict.fromkeys(faults), key=lambda fault: (order[fault.origin.source], fault.origin.line or 0))
+def _in_order(faults: list[Fault], sources: list[str]) -> list[Fault]:
+    """By source as they were laid over each other, and within one by line."""
+    return sorted(dict.fromkeys(faults), key=lambda fault: (sources.index(fault.origin.source), fault.origin.line or 0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from typing import TypeAlias
 
@@ -20,16 +20,19 @@ Flag: TypeAlias = tuple[str, str]
 
 
 class Gathered:
-    """All sources laid over each other; `is_whole` unless a file could not be read as a document."""
+    """All sources laid over each other; `is_whole` unless a file could not be read as a document,
+    `order` the sources in the order of laying."""
 
     def __init__(self) -> None:
         self.tree = Node({}, NOWHERE)
         self.faults: list[Fault] = []
         self.nulls: list[tuple[Path, Origin]] = []
+        self.order: list[str] = [NOWHERE.source]
         self.is_whole = True
 
-    def add(self, node: Node | None, faults: list[Fault]) -> None:
+    def add(self, source: str, node: Node | None, faults: list[Fault]) -> None:
         """Lay a document over what is there."""
+        self.order.append(source)
         self.faults += faults
         if node is None:
             self.is_whole = self.is_whole and all(fault.path for fault in faults)
@@ -42,9 +45,12 @@ def gather(files: Sequence[str | PathLike[str]], environ: Mapping[str, str], fla
     """Files in order, then the environment, then flags, as RFC 7396 merges them."""
     found = Gathered()
     for file in files:
-        found.add(*_file(fspath(file)))
-    for node, faults in (*_variables(environ), *(_flag(key, text) for key, text in flags)):
-        found.add(node, faults)
+        found.add(fspath(file), *_file(fspath(file)))
+    for name, node, faults in _variables(environ):
+        found.add(name, node, faults)
+    for key, text in flags:
+        name = f"--{clipped(key)}"
+        found.add(name, *_given(tuple(key.split(".")), text, name))
     return found
 
 
@@ -58,7 +64,7 @@ def _file(name: str) -> tuple[Node | None, list[Fault]]:
     return read_document(data, name)
 
 
-def _variables(environ: Mapping[str, str]) -> Iterable[tuple[Node | None, list[Fault]]]:
+def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, Node | None, list[Fault]]]:
     """A whole section before its keys, so that the more precise variable wins."""
     chosen: dict[Path, str] = {}
     for name in sorted(environ, key=lambda name: (name.count("__"), name)):
@@ -66,14 +72,10 @@ def _variables(environ: Mapping[str, str]) -> Iterable[tuple[Node | None, list[F
             continue
         path = tuple(name.removeprefix(PREFIX).lower().split("__"))
         if path in chosen:
-            yield None, [Fault(Origin(name), path, f"also given as {chosen[path]}", "give it once, in capitals")]
+            yield name, None, [Fault(Origin(name), path, f"also given as {chosen[path]}", "give it once, in capitals")]
             continue
         chosen[path] = name
-        yield _given(path, environ[name], name)
-
-
-def _flag(key: str, text: str) -> tuple[Node | None, list[Fault]]:
-    return _given(tuple(key.split(".")), text, f"--{clipped(key)}")
+        yield name, *_given(path, environ[name], name)
 
 
 def _given(path: Path, text: str, source: str) -> tuple[Node | None, list[Fault]]:

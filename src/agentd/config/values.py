@@ -237,7 +237,9 @@ ByteSize: TypeAlias = Annotated[
 ]
 Count: TypeAlias = Annotated[int, BeforeValidator(_count, json_schema_input_type=_Whole | _CountText)]
 Tokens: TypeAlias = Annotated[
-    TokenLimit, BeforeValidator(_limit, json_schema_input_type=_Whole | _LimitText), PlainSerializer(str)
+    TokenLimit,
+    BeforeValidator(_limit, json_schema_input_type=_Whole | _LimitText),
+    PlainSerializer(lambda value: value.tokens if value.share is None else str(value)),
 ]
 Frequency: TypeAlias = Annotated[Rate, BeforeValidator(_rate, json_schema_input_type=_RateText), PlainSerializer(str)]
 HostPort: TypeAlias = Annotated[
