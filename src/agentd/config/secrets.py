@@ -18,7 +18,7 @@ MAX_BYTES = 1 << 16
 REFERENCE = "give it as {env: NAME} or {file: PATH}"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_HIDDEN_HEADER = re.compile(r"auth|cookie|credential|key|passw|secret|session|signature|token", re.IGNORECASE)
+_HIDDEN_HEADER = re.compile(r"auth(?!or)|cookie|credential|key|passw|secret|session|signature|token", re.IGNORECASE)
 
 
 class SecretRef:
