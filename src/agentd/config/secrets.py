@@ -18,7 +18,9 @@ MAX_BYTES = 1 << 16
 REFERENCE = "give it as {env: NAME} or {file: PATH}"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_HIDDEN_HEADER = re.compile(r"auth(?!or)|cookie|credential|key|passw|secret|session|signature|token", re.IGNORECASE)
+_HIDDEN_HEADER = re.compile(
+    r"auth(?!or(?!i[sz]))|cookie|credential|key|passw|secret|session|signature|token", re.IGNORECASE
+)
 
 
 class SecretRef:

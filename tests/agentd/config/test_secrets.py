@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentd.config import ConfigError, SecretRef, digest, digests, document, json_schema, reload
+from agentd.config.secrets import is_hidden_header
 from tests.agentd.config.loading import BASE, MODEL, faults, said, settings
 
 ENVIRON = {**MODEL, "TOKEN": "hush-hush"}
@@ -121,3 +122,12 @@ def test_a_reference_in_a_variable(tmp_path: Path) -> None:
         found = settings(tmp_path, environ={**ENVIRON, **environ}).intelligence
         assert found.token is not None
         assert found.token.reveal() == "hush-hush"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_hidden"),
+    [("Authorization", True), ("X-Auth", True), ("x-api-key", True), ("COOKIE", True), ("DB_PASSWORD", True),
+     ("Author", False), ("X-Team", False), ("HOME", False)],
+)  # fmt: skip
+def test_names_that_carry_secrets(name: str, is_hidden: bool) -> None:
+    assert is_hidden_header(name) is is_hidden
