@@ -164,30 +164,47 @@ def _is_default(field: Field[Any], value: Any) -> bool:
 
 
 def _read_message(found: dict[str, Any]) -> Message:
-    # Most of a stored context is plain text messages, written by this module: they are checked here and built at once.
+    # Most of a stored context was written by this module: what is as it would write it is checked and built at once.
     get = found.get
     role, content, name, call_id = get("role"), get("content", ""), get("name"), get("tool_call_id")
-    is_error, blocks, calls, meta = get("is_error", False), get("blocks"), get("tool_calls"), get("meta")
+    is_error, calls, meta = get("is_error", False), get("tool_calls"), get("meta")
+    blocks = _settled_blocks(found["blocks"]) if "blocks" in found else ()
     if (
-        blocks is None
+        blocks is not None
         and type(role) is str
         and type(content) is str
         and (name is None or type(name) is str)
         and (call_id is None or type(call_id) is str)
         and type(is_error) is bool
         and found.keys() <= _MESSAGE_KEYS
+        and not (blocks and content)
     ):
         return Message.trusted(
             role,
-            content,
+            "".join([block.text for block in blocks if type(block) is TextBlock]) if blocks else content,
             name,
             call_id,
             () if calls is None else tuple([_read_call(call) for call in calls]),
-            (),
+            blocks,
             is_error,
             EMPTY if meta is None else _frozen(meta),
         )
     return _message_of({key: value for key, value in found.items() if key != "$"})
+
+
+def _settled_blocks(found: Any) -> tuple[Block, ...] | None:
+    """The blocks of a stored message; None where the message has to find their one spelling, or check their marks."""
+    if type(found) is not list or not found:
+        return None
+    blocks = []
+    for entry in found:
+        block = _read_block(entry) if type(entry) is dict else None
+        if block is None or type(block) is CallMark:
+            return None
+        blocks.append(block)
+    if len(blocks) == 1 and type(blocks[0]) is TextBlock and not blocks[0].extra:
+        return None
+    return tuple(blocks)
 
 
 def _message_of(fields: dict[str, Any]) -> Message:
