@@ -120,6 +120,9 @@ def deep_freeze(value: Any, *, max_depth: int = MAX_DEPTH) -> Any:
     kind = type(value)
     if kind not in _CONTAINERS:
         return value
+    if kind is dict and max_depth > 0 and _hold_no(map(type, value.values())):
+        _fill_dict(flat := _new_dict(FrozenDict), value)  # the usual record: nothing in it to look into
+        return flat
     try:
         return _freeze_shallow(value, kind, {}, min(_SHALLOW, max_depth))
     except _TooDeep:

@@ -29,7 +29,8 @@ class Usage:
     def __post_init__(self) -> None:
         for name in _COUNTERS:
             value = getattr(self, name)
-            require_int(value, f"Usage.{name}")
+            if type(value) is not int:
+                require_int(value, f"Usage.{name}")
             if value < 0:
                 raise ValueError(f"Usage.{name} must not be negative: {value}")
         cost = self.cost_usd
