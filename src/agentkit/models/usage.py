@@ -60,13 +60,13 @@ def read_usage(raw: Any, wire: str) -> UsageReading:
     sent them: later figures replace earlier ones, they are never added. `wire` is a key of `WIRES` or `llama.cpp`.
     """
     figures = _figures(raw)
-    known = _llama_wire(figures) if wire == "llama.cpp" else WIRES.get(wire)
+    known = WIRES.get(wire)
+    if known is None and wire == "llama.cpp":
+        known, figures = _llama_wire(figures), _with_timings(figures)
     if known is None:
         return UsageReading(Usage(), _frozen(figures), flags=("unknown_wire",))
     if not figures:
         return UsageReading(Usage(), _frozen(raw), flags=("absent",))
-    if wire == "llama.cpp":
-        figures = _with_timings(figures)
     if wire == "deepseek" and figures.get("prompt_cache_miss_tokens") is None:
         known = OPENAI_CHAT
     flags: list[str] = []
@@ -77,13 +77,14 @@ def read_usage(raw: Any, wire: str) -> UsageReading:
         usage, anchor, others = _with_iterations(usage, figures["iterations"], flags)
     if not complete or not usage.prompt_tokens or (flags and any(f.startswith("impossible:") for f in flags)):
         anchor = None
+    get = figures.get
     return UsageReading(
         usage,
         _frozen(figures),
         cache_known,
-        _text(figures, "service_tier", "serviceTier"),
-        _text(figures, "speed", "speed"),
-        _text(figures, "inference_geo", "region"),
+        _text(get("service_tier", get("serviceTier"))),
+        _text(get("speed")),
+        _text(get("inference_geo", get("region"))),
         tuple(dict.fromkeys(flags)) if flags else (),
         anchor=anchor,
         other_models=others,
@@ -92,14 +93,23 @@ def read_usage(raw: Any, wire: str) -> UsageReading:
 
 def _count(figures: Mapping[str, Any], wire: Wire, flags: list[str]) -> tuple[Usage, bool, bool]:
     """The counters, whether the cache ones were reported, and whether input and output were."""
-    fresh, has_input = _sum(figures, wire.input, flags)
-    output, has_output = _sum(figures, wire.output, flags)
-    read = _first(figures, wire.read, flags)
-    write = _first(figures, wire.write, flags)
-    long, short = _split_by_ttl(figures, wire, flags)
+    found: list[int | None] = []
+    for path in wire.counts:
+        value = figures.get(path[0]) if len(path) == 1 else _at(figures, path)
+        found.append(value if value is None or (type(value) is int and value >= 0) else _odd_count(value, path, flags))
+    at_input, at_output, at_read, at_write, at_long, at_short, at_reasoning = wire.places
+    inputs, outputs = found[at_input], found[at_output]
+    fresh = sum([n or 0 for n in inputs])
+    output = sum([n or 0 for n in outputs])
+    read = next((n for n in found[at_read] if n is not None), None)
+    write = next((n for n in found[at_write] if n is not None), None)
+    reasoning = found[at_reasoning] if at_reasoning >= 0 else None
+    if wire.ttl_list is not None:
+        long, short = _split_by_ttl(figures, wire.ttl_list, flags)
+    else:
+        long, short = (found[at_long], found[at_short]) if at_long >= 0 else (None, None)
     if write is None and (long or short):
         write = (long or 0) + (short or 0)
-    reasoning = _tokens(figures, wire.reasoning, flags) if wire.reasoning else None
     if wire.inclusive:
         fresh -= (read or 0) + (write or 0)
         if fresh < 0:
@@ -128,7 +138,7 @@ def _count(figures: Mapping[str, Any], wire: Wire, flags: list[str]) -> tuple[Us
         cache_write_long_tokens=long or 0,
         reasoning_tokens=reasoning or 0,
     )
-    return usage, read is not None, has_input and has_output
+    return usage, read is not None, inputs[0] is not None and outputs[0] is not None
 
 
 def _with_iterations(
@@ -155,11 +165,9 @@ def _with_iterations(
     return total, last, tuple(others)
 
 
-def _split_by_ttl(figures: Mapping[str, Any], wire: Wire, flags: list[str]) -> tuple[int | None, int | None]:
+def _split_by_ttl(figures: Mapping[str, Any], path: Path, flags: list[str]) -> tuple[int | None, int | None]:
     """The written tokens at long and at short lifetime, None where no split is reported."""
-    if wire.long is not None and wire.short is not None:
-        return _tokens(figures, wire.long, flags), _tokens(figures, wire.short, flags)
-    entries = _at(figures, wire.ttl_list) if wire.ttl_list else None
+    entries = _at(figures, path)
     if not isinstance(entries, (list, tuple)):
         return None, None
     sums = {True: 0, False: 0}
@@ -185,6 +193,8 @@ def _figures(raw: Any) -> Mapping[str, Any]:
 
 def _unwrapped(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     """The usage of a response or stream event, with what stands beside it and belongs to it; else `raw` itself."""
+    if raw.keys().isdisjoint(_WRAPPING):
+        return raw
     inner = raw.get("message")
     if raw.get("type") == "message_start" and isinstance(inner, _MAPPING):
         return _unwrapped(inner)
@@ -199,6 +209,7 @@ def _unwrapped(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     return raw
 
 
+_WRAPPING = ("usage", "usageMetadata", "message", "choices", "type")
 _OTHER_EVENTS = frozenset({"content_block_start", "content_block_delta", "content_block_stop", "message_stop", "ping"})
 
 
@@ -243,31 +254,16 @@ def _at(figures: Mapping[str, Any], path: Path) -> Any:
 
 def _tokens(figures: Mapping[str, Any], path: Path, flags: list[str]) -> int | None:
     """The count at `path`; None when absent or null, 0 and a flag when it is no count of tokens."""
-    value = figures.get(path[0]) if len(path) == 1 else _at(figures, path)
-    if value is None or (type(value) is int and value >= 0):
-        return value
-    # Some clients write counts as JSON numbers with a fraction of 0.
+    value = _at(figures, path)
+    return value if value is None or (type(value) is int and value >= 0) else _odd_count(value, path, flags)
+
+
+def _odd_count(value: Any, path: Path, flags: list[str]) -> int:
+    """A count that is no plain one: some clients write JSON numbers with a fraction of 0; all else cannot be."""
     if type(value) is float and value >= 0 and math.isfinite(value) and value == int(value):
         return int(value)
     flags.append(f"impossible:{'.'.join(path)}")
     return 0
-
-
-def _sum(figures: Mapping[str, Any], paths: tuple[Path, ...], flags: list[str]) -> tuple[int, bool]:
-    """The sum over `paths`, and whether the first of them is there."""
-    first = _tokens(figures, paths[0], flags)
-    total = first or 0
-    for path in paths[1:]:
-        total += _tokens(figures, path, flags) or 0
-    return total, first is not None
-
-
-def _first(figures: Mapping[str, Any], paths: Iterable[Path], flags: list[str]) -> int | None:
-    for path in paths:
-        found = _tokens(figures, path, flags)
-        if found is not None:
-            return found
-    return None
 
 
 def _cost(figures: Mapping[str, Any], path: Path | None, flags: list[str]) -> float:
@@ -280,10 +276,7 @@ def _cost(figures: Mapping[str, Any], path: Path | None, flags: list[str]) -> fl
     return 0.0
 
 
-def _text(figures: Mapping[str, Any], key: str, other: str) -> str | None:
-    value = figures.get(key)
-    if value is None:
-        value = figures.get(other)
+def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeAlias
 
 Path: TypeAlias = tuple[str, ...]
@@ -34,6 +35,26 @@ class Wire:
     cost: Path | None = None
     assumed: tuple[Path, ...] = ()
     """Fields whose part in the sums no source settles."""
+
+    @cached_property
+    def counts(self) -> tuple[Path, ...]:
+        """All paths to counts, in the order in which `places` names them."""
+        single = [path for path in (self.long, self.short, self.reasoning) if path is not None]
+        return (*self.input, *self.output, *self.read, *self.write, *single)
+
+    @cached_property
+    def places(self) -> tuple[slice, slice, slice, slice, int, int, int]:
+        """Where in `counts` input, output, read and write are, and long, short and reasoning; -1 for none."""
+        ends = [len(self.input)]
+        for group in (self.output, self.read, self.write):
+            ends.append(ends[-1] + len(group))
+        at = ends[-1]
+        numbers: list[int] = []
+        for path in (self.long, self.short, self.reasoning):
+            numbers.append(-1 if path is None else at)
+            at += path is not None
+        first, second, third, fourth = (slice(a, b) for a, b in zip([0, *ends], ends, strict=False))
+        return first, second, third, fourth, numbers[0], numbers[1], numbers[2]
 
 
 def path_to(dotted: str) -> Path:

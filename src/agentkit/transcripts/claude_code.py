@@ -187,7 +187,11 @@ def _reading(draft: Draft) -> UsageReading | None:
 
 def _characters(message: Message) -> int:
     """Characters of what the model wrote; those of arguments without their JSON punctuation."""
-    return len(message.content) + sum([len(call.name) + _leaves(call.arguments) for call in message.tool_calls])
+    size = len(message.content)
+    for call in message.tool_calls:
+        for value in call.arguments.values():
+            size += len(value) if type(value) is str else _leaves(value)
+    return size
 
 
 def _leaves(value: Any) -> int:

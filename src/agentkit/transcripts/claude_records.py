@@ -73,7 +73,9 @@ class Draft:
 
     def build(self, report: Reporter) -> Message:
         """The whole response as one message."""
-        meta = {k: v for k, v in self.message.items() if v is not None and k not in ("role", "type")}
+        meta = {k: v for k, v in self.message.items() if v is not None}
+        meta.pop("role", None)
+        meta.pop("type", None)
         if self.time is not None:
             meta["time"] = self.time
         if self.usage is not None:

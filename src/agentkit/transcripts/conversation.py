@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from operator import is_
 from typing import Any
 
 from agentkit.core.contracts.blocks import TextBlock
@@ -71,8 +72,9 @@ class Conversation:
         self._calls: list[_Call] = []
         self._next_of: dict[str, _Call | None] = {}
         self._last_of: dict[str, _Call] = {}
-        self._open = _OpenCalls()
-        self._open_unnamed = _OpenCalls()
+        self._open: _OpenCalls | None = None
+        """All calls in order, gathered when the first result without a usable id comes."""
+        self._unnamed = _OpenCalls()
 
     def add(self, message: Message, place: str, *, in_context: bool = True, pairs: bool = True) -> int:
         """Appends a message, pairs its calls or result, and returns its place in the history.
@@ -166,38 +168,51 @@ class Conversation:
     def _register(self, message: Message, place: str) -> Message:
         calls: list[ToolCall] = []
         in_turn: set[str] = set()
-        for call in message.tool_calls:
-            if call.raw is not None and call.invalid:
-                reason = f"arguments of {call.name or 'a tool'} are no JSON object"
-                self.report.repair("arguments invalid", place, "kept as raw text", reason)
-            is_named = bool(call.id)
-            if not is_named:
-                call = replace(call, id=self._fresh_id())
-                reason = f"the call of {call.name or 'a tool'} has no id"
-                self.report.repair("id generated", place, f"named {call.id}", reason)
+        for given in message.tool_calls:
+            call = given if given.id and given.raw is None else self._named(given, place)
             id = call.id
-            entry = _Call(id, call.name, place, is_named)
+            entry = _Call(id, call.name, place, call is given)
             last = self._last_of.get(id)
             if last is not None:
                 reason = f"{id} names an earlier call too"
                 self.report.repair("id repeated", place, "kept; results pair by position", reason)
                 last.then = entry
-            if id not in in_turn or self._next_of[id] is None:
+            if last is None or id not in in_turn or self._next_of[id] is None:
                 self._next_of[id] = entry  # a result that comes from now on belongs to the later call
             in_turn.add(id)
             self._last_of[id] = entry
             self._calls.append(entry)
-            self._open.push(entry)
-            if not is_named:
-                self._open_unnamed.push(entry)
+            if self._open is not None:
+                self._open.push(entry)
+            if call is not given:
+                self._unnamed.push(entry)
             calls.append(call)
-        return message if tuple(calls) == message.tool_calls else replace(message, tool_calls=tuple(calls))
+        return message if all(map(is_, calls, message.tool_calls)) else replace(message, tool_calls=tuple(calls))
+
+    def _named(self, call: ToolCall, place: str) -> ToolCall:
+        """The call, with an id of its own; what is wrong with it is reported."""
+        if call.invalid:
+            reason = f"arguments of {call.name or 'a tool'} are no JSON object"
+            self.report.repair("arguments invalid", place, "kept as raw text", reason)
+        if call.id:
+            return call
+        named = replace(call, id=self._fresh_id())
+        reason = f"the call of {call.name or 'a tool'} has no id"
+        self.report.repair("id generated", place, f"named {named.id}", reason)
+        return named
 
     def _fresh_id(self) -> str:
         number = len(self._calls) + 1
         while f"call-{number}" in self._last_of:
             number += 1
         return f"call-{number}"
+
+    def _all_open(self) -> _OpenCalls:
+        if self._open is None:
+            self._open = _OpenCalls()
+            for call in self._calls:
+                self._open.push(call)
+        return self._open
 
     def _open_of(self, id: str) -> _Call | None:
         """The first open call of that id in the latest turn that has one."""
@@ -216,7 +231,7 @@ class Conversation:
             call = self._last_of[given]
         elif call is None and pairs:
             # A result that names another call than any there is can only answer one whose own id was missing.
-            call = (self._open_unnamed if given else self._open).first(message.name)
+            call = (self._unnamed if given else self._all_open()).first(message.name)
             if call is not None:
                 reason = f"no call has the id {given}" if given else "the result has no id"
                 self.report.repair("id generated", place, f"paired by order with {call.id}", reason)
