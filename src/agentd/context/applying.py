@@ -73,13 +73,12 @@ def apply(
     given = plan.delta if delta is None else delta
     if plan.folds and given is None:
         raise ValueError("this plan folds entries, so it needs a summary of them")
-    found = checked(given or Summary(), plan.sources(entries), old=state.summary)
+    found = checked(given or Summary(), plan.sources(entries, known=known), old=state.summary)
     evicted = _evicted(state, entries, plan, settings)
     shown, controls = view_after(state, plan, found.summary, now=now, evicted=evicted)
     plain = request_size(scene.shown, conditions).tokens
-    after = request_size(
-        shown_messages(shown, entries, state.id, settings, conditions, bodies=bodies, known=known), conditions
-    ).tokens
+    rest = shown_messages(shown, entries, state.id, settings, conditions, bodies=bodies, known=known)
+    after = request_size(rest, conditions).tokens
     if plan.tier != 5 and after > plain * (1 - settings.min_gain):
         return Declined("no_progress", f"from {plain:,} to {after:,} tokens", plain)
     controls = [
@@ -93,7 +92,6 @@ def apply(
         model_window=conditions.window,
         updated=now,
     )
-    rest = shown_messages(shown, entries, state.id, settings, conditions, bodies=bodies, known=known)
     made = msgspec.structs.replace(made, est_tokens=context_estimate(made, rest, conditions))
     return Applied(made, tuple(controls), plain, after, evicted, found.dropped)
 

@@ -104,7 +104,7 @@ def plan_overflow(scene: Scene, settings: Reduction, conditions: Conditions) -> 
     """
     folded = plan_emergency(scene.units, scene.held)
     base = _folding(_plan_of(scene, (), settings.goal(conditions.window), "overflow"), scene, folded, tier=5)
-    base = replace(base, delta=extract(base.sources(scene.log.values())) if folded else None)
+    base = replace(base, delta=extract(base.sources(scene.log.values(), known=scene.known)) if folded else None)
     limit = settings.part_limit(conditions.window)
     while True:
         gains = clamped_to(limit, scene.tail, conditions)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentkit.state.compaction import Ranges, Source, Summary, Verdict
-from agentkit.state.compaction.ranges import numbers_in, told
+from agentkit.state.compaction.ranges import told, within
 
-from .messages import source
+from .messages import Known, source
 from .record import Compaction, ContextState, Control, Entry, Mark, Masking, entry_of
 from .view import View, advance, of_state
 
@@ -73,10 +73,9 @@ class Plan:
         """Whether a summary of `folded` has to be written before it can be applied."""
         return bool(self.folded)
 
-    def sources(self, log: Iterable[Entry]) -> list[Source]:
-        """The entries to summarise, in full."""
-        taken = set(numbers_in(self.folded))
-        return [source(entry) for entry in log if entry.n in taken and entry.is_message]
+    def sources(self, log: Iterable[Entry], *, known: Known | None = None) -> list[Source]:
+        """The entries to summarise, in full. `known`: messages made before, by entry."""
+        return [source(entry, None, known) for entry in log if entry.is_message and within(self.folded, entry.n)]
 
 
 def told_plan(made: Plan) -> str:

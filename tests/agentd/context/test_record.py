@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import agentd.context
 from agentd.context.record import (
     KINDS,
     ROOT,
@@ -208,3 +209,11 @@ def test_calls_keep_the_text_of_their_arguments() -> None:
     call = Call("c", "f", '{"a":  1e16}')
     assert msgspec.json.decode(msgspec.json.encode(call), type=Call) == call
     assert Entry(1).kind == ""
+
+
+def test_names_of_the_design_document() -> None:
+    """What `agentd.context` exports, sorted."""
+    exported = agentd.context.__all__
+    assert exported == sorted(exported)
+    assert {"ROOT", "ContextKind", "ContextState", "Msg", "SkillRef", "Summary"} <= set(exported)
+    assert all(hasattr(agentd.context, name) for name in exported)

@@ -125,8 +125,10 @@ def find(words: str, text: str) -> str | None:
 def _origin(words: str, by_number: Mapping[int, Source], named: int) -> tuple[int, str] | None:
     """The principal's entry that has these words, and its spelling: the one named, else the newest."""
     first = by_number.get(named)
-    others = sorted((s for s in by_number.values() if s.n != named), key=lambda s: -s.n)
-    for source in (*((first,) if first else ()), *others):
+    if first is not None and first.speaker in PRINCIPALS and (spelling := find(words, first.text)) is not None:
+        return first.n, spelling
+    for n in sorted(by_number, reverse=True):
+        source = by_number[n]
         if source.speaker in PRINCIPALS and (spelling := find(words, source.text)) is not None:
             return source.n, spelling
     return None

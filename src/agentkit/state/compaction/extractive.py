@@ -133,8 +133,10 @@ def _sentences(text: str) -> Iterator[str]:
 
 def _is_prose(sentence: str) -> bool:
     """Whether a sentence with a number says something: not a line of figures, and not a wall of data."""
+    if len(sentence) > TEXT_LIMIT:
+        return False
     letters = sum(character.isalpha() for character in sentence)
-    return len(sentence) <= TEXT_LIMIT and letters >= 3 and letters * 3 >= len(sentence)
+    return letters >= 3 and letters * 3 >= len(sentence)
 
 
 def _decision(sentence: str, n: int) -> Decision:
@@ -149,12 +151,14 @@ def _artifacts(text: str, sentences: Sequence[str]) -> Iterator[tuple[str, str]]
     for sentence in sentences:
         rest = sentence
         for form in ("url", "path", "identifier"):
-            for match in forms[form].finditer(rest):
+            matches = list(forms[form].finditer(rest))
+            for match in matches:
                 name = match[0].rstrip(".,;:")
                 if name and name not in seen and len(name) <= TEXT_LIMIT:
                     seen.add(name)
                     yield name, shortened(sentence, 160)
-            rest = forms[form].sub(" ", rest)
+            if matches:
+                rest = forms[form].sub(" ", rest)
 
 
 def _steps(text: str, n: int) -> Iterator[Step]:
