@@ -95,19 +95,19 @@ def _count(figures: Mapping[str, Any], wire: Wire, flags: list[str]) -> tuple[Us
     """The counters, whether the cache ones were reported, and whether input and output were."""
     found: list[int | None] = []
     for path in wire.counts:
-        value = figures.get(path[0]) if len(path) == 1 else _at(figures, path)
+        value = figures.get(path[0]) if len(path) == 1 else _at(figures, path) if path else None
         found.append(value if value is None or (type(value) is int and value >= 0) else _odd_count(value, path, flags))
-    at_input, at_output, at_read, at_write, at_long, at_short, at_reasoning = wire.places
-    inputs, outputs = found[at_input], found[at_output]
-    fresh = sum([n or 0 for n in inputs])
-    output = sum([n or 0 for n in outputs])
-    read = next((n for n in found[at_read] if n is not None), None)
-    write = next((n for n in found[at_write] if n is not None), None)
-    reasoning = found[at_reasoning] if at_reasoning >= 0 else None
+    at_output, at_read, at_write = wire.starts
+    has_both = found[0] is not None and found[at_output] is not None
+    fresh, output, read, write = found[0] or 0, found[at_output] or 0, found[at_read], found[at_write]
+    long, short, reasoning = found[-3:]
+    if len(found) > 7:  # some have several paths
+        fresh = sum([n or 0 for n in found[:at_output]])
+        output = sum([n or 0 for n in found[at_output:at_read]])
+        read = next((n for n in found[at_read:at_write] if n is not None), None)
+        write = next((n for n in found[at_write:-3] if n is not None), None)
     if wire.ttl_list is not None:
         long, short = _split_by_ttl(figures, wire.ttl_list, flags)
-    else:
-        long, short = (found[at_long], found[at_short]) if at_long >= 0 else (None, None)
     if write is None and (long or short):
         write = (long or 0) + (short or 0)
     if wire.inclusive:
@@ -132,13 +132,13 @@ def _count(figures: Mapping[str, Any], wire: Wire, flags: list[str]) -> tuple[Us
     usage = Usage(
         fresh,
         output,
-        _cost(figures, wire.cost, flags),
+        _cost(figures, wire.cost, flags) if wire.cost is not None else 0.0,
         read or 0,
         write or 0,
         cache_write_long_tokens=long or 0,
         reasoning_tokens=reasoning or 0,
     )
-    return usage, read is not None, inputs[0] is not None and outputs[0] is not None
+    return usage, read is not None, has_both
 
 
 def _with_iterations(
@@ -266,13 +266,13 @@ def _odd_count(value: Any, path: Path, flags: list[str]) -> int:
     return 0
 
 
-def _cost(figures: Mapping[str, Any], path: Path | None, flags: list[str]) -> float:
-    value = _at(figures, path) if path is not None else None
+def _cost(figures: Mapping[str, Any], path: Path, flags: list[str]) -> float:
+    value = _at(figures, path)
     if value is None:
         return 0.0
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e15:
         return float(value)
-    flags.append(f"impossible:{'.'.join(path or ())}")
+    flags.append(f"impossible:{'.'.join(path)}")
     return 0.0
 
 

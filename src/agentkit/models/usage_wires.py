@@ -38,23 +38,16 @@ class Wire:
 
     @cached_property
     def counts(self) -> tuple[Path, ...]:
-        """All paths to counts, in the order in which `places` names them."""
-        single = [path for path in (self.long, self.short, self.reasoning) if path is not None]
-        return (*self.input, *self.output, *self.read, *self.write, *single)
+        """Paths to counts: input, output, read, write, long, short, reasoning; an empty one for what is not told."""
+        single = [path or () for path in (self.long, self.short, self.reasoning)]
+        return (*self.input, *self.output, *(self.read or ((),)), *(self.write or ((),)), *single)
 
     @cached_property
-    def places(self) -> tuple[slice, slice, slice, slice, int, int, int]:
-        """Where in `counts` input, output, read and write are, and long, short and reasoning; -1 for none."""
-        ends = [len(self.input)]
-        for group in (self.output, self.read, self.write):
-            ends.append(ends[-1] + len(group))
-        at = ends[-1]
-        numbers: list[int] = []
-        for path in (self.long, self.short, self.reasoning):
-            numbers.append(-1 if path is None else at)
-            at += path is not None
-        first, second, third, fourth = (slice(a, b) for a, b in zip([0, *ends], ends, strict=False))
-        return first, second, third, fourth, numbers[0], numbers[1], numbers[2]
+    def starts(self) -> tuple[int, int, int]:
+        """Where in `counts` those of output, read and write begin."""
+        output = len(self.input)
+        read = output + len(self.output)
+        return output, read, read + max(len(self.read), 1)
 
 
 def path_to(dotted: str) -> Path:

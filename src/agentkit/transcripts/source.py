@@ -27,6 +27,9 @@ SAMPLE_CHARACTERS = 256 * 1024
 
 _LEAST = 3
 
+BUFFER = 256 * 1024
+"""Bytes read at once: lines of several kilobytes are usual, and the default buffer would take each in pieces."""
+
 
 class Source:
     """The records of one stream, read once.
@@ -240,7 +243,7 @@ def open_file(path: str | os.PathLike[str]) -> tuple[BinaryIO, int]:
     """The file at `path`, open, and its size (0 when unknown); FormatError for what is no file or cannot be opened."""
     name = os.fspath(path)
     try:
-        stream = Path(name).open("rb")  # noqa: SIM115 - the caller closes it
+        stream = Path(name).open("rb", buffering=BUFFER)  # noqa: SIM115 - the caller closes it
     except IsADirectoryError:
         raise FormatError(f"{name} is a directory; name a transcript file in it") from None
     except (OSError, ValueError) as error:
