@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 
 from .checks import require_int
 
@@ -27,13 +28,15 @@ class Usage:
     reasoning_tokens: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
-        for name in _COUNTERS:
-            value = getattr(self, name)
-            if type(value) is not int:
+        counters = _read_counters(self)
+        if set(map(type, counters)) != {int} or min(counters) < 0:  # one look at all, since usages are many
+            for name, value in zip(_COUNTERS, counters, strict=True):
                 require_int(value, f"Usage.{name}")
-            if value < 0:
-                raise ValueError(f"Usage.{name} must not be negative: {value}")
+                if value < 0:
+                    raise ValueError(f"Usage.{name} must not be negative: {value}")
         cost = self.cost_usd
+        if type(cost) is float and cost == 0:
+            return
         if isinstance(cost, bool) or not isinstance(cost, (int, float)):
             raise TypeError(f"Usage.cost_usd must be a number, not {type(cost).__name__}")
         if not 0 <= cost <= sys.float_info.max:
@@ -62,3 +65,4 @@ class Usage:
 _POSITIONAL = ("input_tokens", "output_tokens", "cost_usd", "cache_read_tokens", "cache_write_tokens")
 _NAMED = ("cache_write_long_tokens", "reasoning_tokens")
 _COUNTERS = tuple(f.name for f in fields(Usage) if f.name != "cost_usd")
+_read_counters = attrgetter(*_COUNTERS)
