@@ -125,7 +125,10 @@ def test_interrupt_ends_quietly(conversation: Path, tmp_path: Path) -> None:
     while child.stdout.readline().split()[:1] != ["1"]:
         assert child.poll() is None
     child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=30)
+    try:
+        _, err = child.communicate(timeout=30)
+    finally:
+        child.kill()
     assert child.returncode == 130
     assert err == "agentkit: interrupted; go on behind the last stored turn with --resume\n"
     assert stored_turn(store) == 1
@@ -178,7 +181,14 @@ def test_old_terminal_gets_signs_it_has(conversation: Path, tmp_path: Path, args
 
 def start_replay(conversation: Path, store: Path, *more: str) -> "subprocess.Popen[str]":
     command = [*AGENTKIT, "replay", str(conversation), "--store", str(store), "--run", "r", "--every", "1", *more]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_heed_interrupts
+    )
+
+
+def _heed_interrupts() -> None:
+    """Whoever runs the tests in the background has told them, and so their children, to ignore interrupts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 async def read_back(store_file: Path) -> tuple[WorkingContext, Usage, int, str] | None:
