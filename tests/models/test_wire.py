@@ -64,11 +64,11 @@ def test_citations_go_back() -> None:
     assert wire["content"][0] == {"type": "text", "text": "x", "citations": [{"type": "page_location"}]}
 
 
-@pytest.mark.parametrize("render", [anthropic.render_messages, openai_chat.render_messages])
-def test_unrepaired_blocks_are_refused(render: Any) -> None:
+@pytest.mark.parametrize("wire", [anthropic, openai_chat], ids=["anthropic", "openai_chat"])
+def test_unrepaired_blocks_are_refused(wire: Any) -> None:
     """A programming error, said at once: the view was not repaired."""
     with pytest.raises(ValueError, match="repair the view first"):
-        render([Message("user", [TextBlock("x"), NativeBlock("unknown", [1])])])
+        wire.render_messages([Message("user", [TextBlock("x"), NativeBlock("unknown", [1])])])
 
 
 @pytest.mark.parametrize(
