@@ -37,7 +37,7 @@ def to_anthropic(
     """
     view, lead, recorded = _view(source, rules, anthropic_messages.NAME)
     body: dict[str, Any] = {
-        "model": model or recorded.get("model") or _last_model(source, _ANTHROPIC_FORMATS),
+        "model": model or _model_of(recorded) or _last_model(source, _ANTHROPIC_FORMATS),
         "max_tokens": max_tokens if max_tokens is not None else recorded.get("max_tokens"),
         "system": anthropic.render_system(view[:lead]) or None,
         "messages": anthropic.render_messages(view[lead:]),
@@ -57,7 +57,7 @@ def to_openai(
     """The request body of OpenAI's chat completions for what the agent would send next; as `to_anthropic`."""
     view, _, recorded = _view(source, rules, openai_messages.NAME)
     body: dict[str, Any] = {
-        "model": model or recorded.get("model") or _last_model(source, frozenset({openai_messages.NAME})),
+        "model": model or _model_of(recorded) or _last_model(source, frozenset({openai_messages.NAME})),
         "max_tokens": max_tokens if max_tokens is not None else recorded.get("max_tokens"),
         "messages": openai_chat.render_messages(view),
         "tools": _tools(source, tools, recorded, openai_chat.render_tools),
@@ -86,6 +86,12 @@ def _view(
     return view, lead if prefix is None else min(lead, prefix), recorded
 
 
+def _model_of(recorded: Mapping[str, Any]) -> str | None:
+    """The model that the recorded request names, as far as it is a name."""
+    model = recorded.get("model")
+    return model if isinstance(model, str) and model else None
+
+
 def _last_model(source: Any, formats: frozenset[str]) -> str | None:
     if not isinstance(source, Transcript) or source.format not in formats:
         return None
@@ -105,7 +111,7 @@ def _tools(source: Any, given: Iterable[ToolSchema] | None, recorded: Mapping[st
 def _strict(body: Mapping[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
     """Plain JSON data that every reader takes: no shared or frozen parts, no NaN, no half surrogate pairs."""
     # Without a model it was no request, but say a line of a data set: what else stands there is no option of an API.
-    options = {k: v for k, v in recorded.items() if k not in _OTHER_NAMES} if "model" in recorded else {}
+    options = {k: v for k, v in recorded.items() if k not in _OTHER_NAMES} if _model_of(recorded) else {}
     filled = {k: v for k, v in body.items() if v is not None}
     plain: dict[str, Any] = json.loads(replace_surrogates(wire_json({**filled, **options})))
     return plain
