@@ -50,7 +50,7 @@ from agentkit.core.contracts.validity import (
 )
 
 PROVIDERS = (STRICT, ANTHROPIC, OPENAI_CHAT, OPENAI_RESPONSES, GEMINI)
-SAMPLE = Path(__file__).parents[2] / "data" / "small-edit-session.jsonl"
+SAMPLE = Path(__file__).parents[2] / "data" / "transcripts" / "claude-code" / "small-edit-session.jsonl"
 
 USER = Message("user", "do it")
 NEXT = Message("user", "next")
