@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agentkit.core.contracts.counting import SyncTokenCounter, TokenCounter
 from agentkit.core.contracts.errors import Conflict
 from agentkit.core.contracts.messages import Message
 from agentkit.core.contracts.tokens import estimate_message_tokens
@@ -63,11 +62,6 @@ class Plan:
     def messages(self, source: Sequence[Message]) -> list[Message]:
         """What is left of `source`."""
         return [self.changed.get(i, source[i]) for i in self.kept]
-
-
-def measure(messages: Sequence[Message], counter: TokenCounter | None) -> int:
-    """Tokens by `counter`; by the formula where none is given or it needs I/O."""
-    return counter.measure(messages) if isinstance(counter, SyncTokenCounter) else estimate_message_tokens(messages)
 
 
 def apply(context: WorkingContext, plan: Plan, *, version: int, summary: Message | None = None) -> WorkingContext:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from agentkit.core.contracts.counting import TokenCounter
 from agentkit.core.contracts.messages import Message
 from agentkit.core.contracts.ports import Ctx
+from agentkit.core.contracts.tokens import measure
 
-from .base import Declined, Plan, enough, measure, require_size
+from .base import Declined, Plan, enough, require_size
 from .shorten import clear_result, clearable
 
 

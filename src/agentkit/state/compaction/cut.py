@@ -8,9 +8,10 @@ from itertools import accumulate, pairwise
 
 from agentkit.core.contracts.counting import TokenCounter
 from agentkit.core.contracts.messages import Message, marked
+from agentkit.core.contracts.tokens import measure
 from agentkit.core.contracts.validity import answered, open_calls
 
-from .base import Declined, Plan, measure
+from .base import Declined, Plan
 
 
 def cut_points(messages: Sequence[Message]) -> tuple[int, ...]:

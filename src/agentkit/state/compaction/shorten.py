@@ -9,8 +9,7 @@ from typing import Any
 from agentkit.core.contracts.counting import TokenCounter
 from agentkit.core.contracts.jsontext import json_text
 from agentkit.core.contracts.messages import Message, marked
-
-from .base import measure
+from agentkit.core.contracts.tokens import measure
 
 _JOINER, _KEYCAP = "\u200d", "\u20e3"
 _VARIATIONS = range(0xFE00, 0xFE10)

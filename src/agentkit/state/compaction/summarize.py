@@ -20,10 +20,11 @@ from agentkit.core.contracts.jsontext import parse_object, wire_json
 from agentkit.core.contracts.messages import Message, mark, marked
 from agentkit.core.contracts.ports import Ctx
 from agentkit.core.contracts.requests import ChatRequest, LLMResult
+from agentkit.core.contracts.tokens import measure
 from agentkit.core.contracts.usage import Usage
 from agentkit.state.context.tokens import char_class_tokens
 
-from .base import MIN_GAIN, Declined, Plan, measure, require_size
+from .base import MIN_GAIN, Declined, Plan, require_size
 from .cut import plan_cut
 from .evidence import DELTA_SCHEMA, Source, checked, delta_of, source_of
 from .extractive import extract

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from agentkit.core.contracts.counting import TokenCounter
 from agentkit.core.contracts.messages import Message
 from agentkit.core.contracts.ports import Ctx
+from agentkit.core.contracts.tokens import measure
 
-from .base import Declined, Plan, measure, require_size
+from .base import Declined, Plan, require_size
 from .cut import cut_points, obligations, without_openers
 
 
