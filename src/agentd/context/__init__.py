@@ -6,6 +6,5 @@
 from __future__ import annotations
 
 from .record import ROOT, ContextKind, ContextState, Msg, SkillRef, Summary
-from .registry import Contexts
 
-__all__ = ["ROOT", "ContextKind", "ContextState", "Contexts", "Msg", "SkillRef", "Summary"]
+__all__ = ["ROOT", "ContextKind", "ContextState", "Msg", "SkillRef", "Summary"]
