@@ -37,7 +37,13 @@ Exit codes:
   141  whoever read the output went away
 """
 
-COMMANDS = {"check": "agentd.cli.check", "schema": "agentd.cli.schema"}
+COMMANDS = {
+    "chat": "agentd.cli.chat",
+    "check": "agentd.cli.check",
+    "inspect": "agentd.cli.inspect",
+    "run": "agentd.cli.run",
+    "schema": "agentd.cli.schema",
+}
 """Subcommands and the modules that hold them, each as `command`."""
 
 COMPLETION = "_AGENTD_COMPLETE"
@@ -45,7 +51,14 @@ COMPLETION = "_AGENTD_COMPLETE"
 
 
 class Commands(click.Group):
-    """A group whose commands are imported when they are asked for."""
+    """A group whose commands are imported when they are asked for. A line that begins with an option of `run` means
+    `run`: `agentd -c agent.yaml` is the usual start."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own = {name for option in self.get_params(ctx) for name in option.opts}
+        if args and args[0].startswith("-") and args[0] not in own:
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)

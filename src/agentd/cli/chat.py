@@ -1,0 +1,87 @@
+"""`agentd chat`: talk to the agent in a terminal, on a store that no daemon holds. Touches what the configuration names
+and the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from agentd.cli.configured import Configured, settings
+
+if TYPE_CHECKING:
+    from agentd.config import Settings
+
+HELP = "/context shows its size, /compact folds old messages, /new begins another conversation, /quit ends."
+
+
+@click.command(cls=Configured, short_help="Talk to the agent in a terminal.")
+@click.option("--context", "context", metavar="ID", help="The conversation to go on with; default a new one.")
+@click.pass_context
+def command(ctx: click.Context, files: tuple[str, ...], context: str | None) -> None:
+    """Read a message a line, print the answer to each. The conversation is stored like any other: name it with
+    --context and it goes on another day. Lines that come from a pipe are answered one after the other.
+
+    The store may not be held by a running daemon.
+    """
+    found = settings(ctx, files)
+    import asyncio
+
+    from agentd.cli.logs import log_to_stderr
+
+    log_to_stderr("error" if found.observability.log_level == "info" else found.observability.log_level)
+    ctx.exit(asyncio.run(_chat(found, context)))
+
+
+async def _chat(found: Settings, context: str | None) -> int:
+    import sys
+
+    from agentd.cli.starting import started
+
+    async with started(found) as agent:
+        conversation = context or agent.services.ids()
+        if sys.stdin.isatty():
+            click.echo(f"conversation {conversation}. {HELP}")
+        while (line := await _line()) is not None:
+            text = line.strip()
+            if text in ("/quit", "/exit"):
+                break
+            if text == "/new":
+                conversation = agent.services.ids()
+                click.echo(f"conversation {conversation}")
+            elif text == "/context":
+                click.echo(_size(await agent.command("status", context=conversation)))
+            elif text == "/compact":
+                click.echo(_reduced(await agent.command("context.compact", context=conversation)))
+            elif text.startswith("/"):
+                click.echo(f"unknown command {text.split()[0]}; {HELP}")
+            elif text:
+                task = await agent.ask(text, context=conversation)
+                click.echo(task.text if task.output is not None else f"[{task.end_state}: {task.reason}]")
+            if agent.halted is not None:
+                return 8
+    return 0
+
+
+async def _line() -> str | None:
+    """The next line, None at the end of the input."""
+    import asyncio
+    import sys
+
+    if sys.stdin.isatty():
+        click.echo("> ", nl=False)
+    line = await asyncio.to_thread(sys.stdin.readline)
+    return line or None
+
+
+def _size(status: dict[str, object]) -> str:
+    return (
+        f"{status['est_tokens']:,} of {status['window']:,} tokens, {status['visible']} of {status['entries']} entries "
+        f"shown, version {status['version']}, {status['turns']} turns"
+    )
+
+
+def _reduced(told: dict[str, object]) -> str:
+    if told.get("declined"):
+        return f"not compacted: {told['declined']}"
+    return f"now version {told['version']}, {told['est_tokens']:,} tokens; {told['folded']} entries folded"

@@ -1,0 +1,139 @@
+"""`agentd -c FILE`: run an agent until it is drained or idle. Touches everything that the configuration names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from agentd.cli.configured import FLAGS, Configured, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agentd.config import Settings
+    from agentd.runtime.daemon import Daemon
+
+DONE, ERROR, UNFINISHED, STORE_FAILED = 0, 1, 3, 8
+
+
+@click.command(cls=Configured, short_help="Run the agent; what `agentd -c FILE` does.")
+@click.option("--prompt", metavar="TEXT", help="One piece of work for the root agent; its answer is printed.")
+@click.option("--fresh", is_flag=True, help="Begin anew: adopt nothing of what is stored, and delete nothing.")
+@click.pass_context
+def command(ctx: click.Context, files: tuple[str, ...], prompt: str | None, fresh: bool) -> None:
+    """Run the agent that the configuration describes, until it is told to stop (SIGTERM, SIGINT) or, for a mere
+    prompt, until that is done. SIGHUP reads the configuration again.
+
+    The answer to a prompt goes to standard output, logs go to standard error as JSON lines. A one-shot prompt writes
+    nothing unless `store` is configured.
+    """
+    if prompt is not None:
+        ctx.meta[FLAGS].append(("agent.prompt", prompt))
+    found = settings(ctx, files)
+    import asyncio
+
+    from agentd.cli.logs import log_to_stderr
+
+    log_to_stderr(found.observability.log_level)
+    code = asyncio.run(_run(found, lambda: settings(ctx, files), fresh=fresh))
+    ctx.exit(code)
+
+
+async def _run(found: Settings, again: Callable[[], Settings], *, fresh: bool) -> int:
+    """One life; its exit code."""
+    from agentd.cli.starting import started
+
+    async with started(found, fresh=fresh) as agent:
+        life = Life(agent, again)
+        life.listen()
+        return await life.run(found)
+
+
+class Life:
+    """A daemon as a process: its signals, its prompt, its end."""
+
+    def __init__(self, agent: Daemon, again: Callable[[], Settings]) -> None:
+        import asyncio
+
+        self.agent, self.again = agent, again
+        self.stopping = asyncio.Event()
+
+    def listen(self) -> None:
+        """Drain on SIGTERM and SIGINT, the second one ends at once; reload on SIGHUP."""
+        import asyncio
+        import signal
+
+        loop = asyncio.get_running_loop()
+        for name in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(name, self.stop)
+        loop.add_signal_handler(signal.SIGHUP, self.reload)
+
+    def stop(self) -> None:
+        if self.stopping.is_set():
+            self.agent.hurry()
+        self.stopping.set()
+
+    def reload(self) -> None:
+        """Read the configuration again. A faulty or refused one changes nothing, and is told."""
+        import logging
+
+        from agentd.config import Refused
+
+        try:
+            changes = self.agent.reload(self.again())
+        except click.ClickException as error:
+            logging.getLogger("agentd").error("not reloaded: %s", error.format_message())
+            return
+        if isinstance(changes, Refused):
+            logging.getLogger("agentd").error("%s", changes)
+
+    async def run(self, found: Settings) -> int:
+        import asyncio
+
+        prompt = asyncio.create_task(self._prompt(found)) if found.agent.prompt is not None else None
+        over = asyncio.create_task(self.agent.until_over())
+        stopping = asyncio.create_task(self.stopping.wait())
+        until = found.lifecycle.run_until
+        ends_idle = until == "idle" or (until == "auto" and prompt is not None)
+        idle = asyncio.create_task(self._until_idle(found, prompt)) if ends_idle else None
+        waiting = [task for task in (over, stopping, idle) if task is not None]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if self.agent.halted is None:
+                finished = await self.agent.drain()
+            else:
+                finished = False
+            if self.agent.halted is not None:
+                return STORE_FAILED
+            if prompt is not None:
+                return prompt.result() if prompt.done() else UNFINISHED
+            return DONE if finished else ERROR
+        finally:
+            for task in [*waiting, *([prompt] if prompt is not None else [])]:
+                task.cancel()
+
+    async def _prompt(self, found: Settings) -> int:
+        """Do the one piece of work; print its answer. The exit code that it asks for."""
+        from agentd.context.record import ROOT
+
+        task = await self.agent.ask(found.agent.prompt or "", context=ROOT)
+        if task.output is not None:
+            click.echo(task.text)
+        if task.state != "completed":
+            click.echo(f"agentd: {task.end_state}: {task.reason}", err=True)
+        return task.exit if task.exit is not None else UNFINISHED
+
+    async def _until_idle(self, found: Settings, prompt: object) -> None:
+        """Until nothing has been to do for `lifecycle.idle_grace`; at once when there was a prompt alone."""
+        import asyncio
+
+        if isinstance(prompt, asyncio.Task):
+            await asyncio.wait({prompt})
+        while True:
+            await self.agent.until_idle()
+            seen = self.agent.events.last
+            if prompt is None or found.lifecycle.run_until == "idle":
+                await asyncio.sleep(found.lifecycle.idle_grace.total_seconds())
+            if self.agent.actors.is_idle and self.agent.events.last == seen:
+                return

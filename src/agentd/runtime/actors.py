@@ -1,0 +1,234 @@
+"""All actors of one instance: who gets a slot, what stops them, and who is told how a task ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from agentd.context import plan as plans
+from agentd.context.record import ROOT, PlanChange
+from agentd.context.resident import Context
+
+from .actor import Actor, Command
+from .inbox import Item, Task
+from .principals import ROOT_PRINCIPAL, Principal
+from .services import Services
+
+if TYPE_CHECKING:
+    from .turns import Turn
+
+T = TypeVar("T")
+log = logging.getLogger("agentd")
+FIRST_RETRY, LAST_RETRY = 1.0, 30.0
+"""Seconds between two tries of a piece of work while the store fails, doubled from the first to the last."""
+MAX_CONFLICTS = 3
+"""Tries of a piece of work whose context somebody else has written; then it stays for the next life."""
+
+
+class Actors:
+    """The actors that have work, and what they share."""
+
+    def __init__(self, services: Services, *, on_halt: Callable[[str], None]) -> None:
+        self.services = services
+        self.running: dict[str, Actor] = {}
+        """Turns in hand, by turn id."""
+        self.slots = asyncio.Semaphore(services.settings.agent.max_parallel_turns)
+        self.is_draining = False
+        self.is_degraded = False
+        self._on_halt = on_halt
+        self._open = asyncio.Event()
+        self._open.set()
+        self._actors: dict[str, Actor] = {}
+        self._settled: dict[str, asyncio.Future[Task]] = {}
+        self._conflicts: dict[str, int] = {}
+        self._retry = FIRST_RETRY
+        self._ended = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._actors)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no actor has anything to do."""
+        return not self._actors
+
+    @property
+    def is_paused(self) -> bool:
+        return not self._open.is_set()
+
+    @property
+    def queued(self) -> int:
+        return sum(actor.waiting for actor in self._actors.values())
+
+    # Work
+
+    def post(self, item: Item) -> None:
+        """Hand an accepted item to its context's writer."""
+        self._actor(item.context).post(item)
+
+    async def command(self, context: str, run: Callable[[Actor], Awaitable[T]]) -> T:
+        """Do something between two turns of a context, and return what it gives."""
+        waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._actor(context).post(Command(run, waiting))
+        result: T = await waiting
+        return result
+
+    def turn_of(self, task: str) -> Turn | None:
+        """The turn in hand that works on a task."""
+        turns = (actor.turn for actor in self.running.values())
+        return next((turn for turn in turns if turn is not None and turn.item.task == task), None)
+
+    def _actor(self, context: str) -> Actor:
+        found = self._actors.get(context)
+        if found is None:
+            found = self._actors[context] = Actor(self, context)
+        return found
+
+    def idle(self, actor: Actor) -> None:
+        """An actor has nothing more to do, or ended with work left for the next life."""
+        if self._actors.get(actor.id) is actor:
+            del self._actors[actor.id]
+        self._ended.set()
+
+    async def until_idle(self) -> None:
+        """Wait until no actor has anything to do."""
+        while self._actors:
+            self._ended.clear()
+            await self._ended.wait()
+
+    # Who may go on
+
+    async def may_start(self, actor: Actor) -> bool:
+        """Wait while the instance is paused; False once it is going down."""
+        if not self.is_draining:
+            await self._open.wait()
+        return not self.is_draining
+
+    def pause(self) -> None:
+        self._open.clear()
+
+    def resume(self) -> None:
+        self._open.set()
+
+    def drain(self) -> None:
+        """No further turn starts; paused ones end as well."""
+        self.is_draining = True
+        self._open.set()
+
+    async def may_retry(self, actor: Actor) -> bool:
+        """After trouble with the store: False where the instance halts, else True once it is worth another try."""
+        if self.services.settings.store.on_error == "halt":
+            self.halt("the store failed")
+            return False
+        count = self._conflicts[actor.id] = self._conflicts.get(actor.id, 0) + 1
+        if count > MAX_CONFLICTS and not self.is_degraded:
+            return False
+        self.is_degraded = True
+        wait, self._retry = self._retry, min(self._retry * 2, LAST_RETRY)
+        await self.services.sleep(wait)
+        return not self.is_draining
+
+    def recovered(self) -> None:
+        """A piece of work went through."""
+        if self.is_degraded or self._conflicts:
+            self.is_degraded, self._retry = False, FIRST_RETRY
+            self._conflicts.clear()
+
+    def halt(self, reason: str) -> None:
+        """Stop everything: nothing more may be written."""
+        self.drain()
+        self._on_halt(reason)
+
+    async def stop(self) -> None:
+        """End every actor where it is."""
+        for actor in list(self._actors.values()):
+            await actor.stop()
+
+    # Tasks
+
+    async def refuse(self, item: Item, error: Exception) -> None:
+        """End an item whose context cannot be used: the task fails and names it."""
+        services = self.services
+        writes = list(services.inbox.finish(item))
+        task = None
+        if item.task is not None:
+            task = msgspec.structs.replace(
+                await services.inbox.task(item.task),
+                state="failed",
+                end_state="failed",
+                reason=f"{type(error).__name__}: {error}",
+                exit=1,
+                updated=services.clock(),
+            )
+            writes.append(services.inbox.save_task(task))
+        await services.records.commit(writes)
+        services.inbox.finished(item)
+        if task is not None:
+            self.settled(task)
+
+    def settled(self, task: Task) -> None:
+        """A task has ended: whoever waits for it is told, and plans that are bound to it are brought up to date."""
+        waiting = self._settled.pop(task.id, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(task)
+        for held in self.services.residents.contexts:
+            if any(bound == ("task", task.id) for bound in plans.bound(held.state.plan)):
+                self._actor(held.id).post(Command(self.settle_bindings, asyncio.get_running_loop().create_future()))
+
+    async def wait(self, id: str) -> Task:
+        """A task once it has ended."""
+        task = await self.services.inbox.task(id)
+        if task.is_settled:
+            return task
+        waiting = self._settled.get(id)
+        if waiting is None:
+            waiting = self._settled[id] = asyncio.get_running_loop().create_future()
+            # It may have ended between the two.
+            task = await self.services.inbox.task(id)
+            if task.is_settled:
+                self._settled.pop(id, None)
+                return task
+        return await asyncio.shield(waiting)
+
+    async def settle_bindings(self, actor: Actor) -> None:
+        """Bring the items of a context's plan up to date whose run, subagent or task has ended."""
+        held = actor.held
+        before = held.state.plan
+        made = before
+        for kind, id in plans.bound(before):
+            outcome = await self.outcome(kind, id)
+            if outcome is not None:
+                made = plans.settled(made, kind, id, *outcome, now=self.services.clock())
+        if made is before:
+            return
+        held.append(PlanChange("settle", made), now=self.services.clock(), source="runtime")
+        await actor.commit()
+        self.services.events.emit("plan.settled", held.id, None)
+
+    async def outcome(self, kind: str, id: str) -> tuple[bool, str] | None:
+        """How something ended that a plan may be bound to: whether well, and what to note; None while it has not."""
+        if kind != "task":
+            row = await self.services.records.get(kind, id)
+            if row is None:
+                return None
+            found = msgspec.json.decode(row.state)
+            return (found.get("state") == "completed", str(found.get("text", ""))) if found.get("ended") else None
+        try:
+            task = await self.services.inbox.task(id)
+        except LookupError:
+            return None
+        return (task.state == "completed", task.text if task.output is not None else task.reason) if task.is_settled else None
+
+    def owner_of(self, held: Context) -> Principal:
+        """In whose name the runtime itself looks at a context."""
+        if held.id == ROOT or held.state.principal is None:
+            return ROOT_PRINCIPAL
+        return Principal(held.state.principal, "user")
+
+    def log_failure(self, turn: Turn, error: Exception) -> None:
+        """A turn died of a fault of ours: said in full, since nobody else will."""
+        log.error("turn %s of context %s died", turn.id, turn.held.id, exc_info=error)

@@ -1,0 +1,74 @@
+"""Calls of the model: paid for beforehand, settled afterwards, and put into the form that a provider accepts. Awaits the
+model that is handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from agentkit.core.contracts.ports import LLM
+from agentkit.core.contracts.requests import ChatRequest, LLMResult
+from agentkit.core.contracts.validity import repair
+from agentkit.models.catalog import cost, rates
+
+from .events import Events
+from .governor import Governor, Refused, Reservation, Wait
+
+
+class Refusal(RuntimeError):
+    """The budget does not allow this call."""
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """A call that may be made: what it is for, and what was set aside for it."""
+
+    kind: str
+    reservation: Reservation
+
+
+class ModelCalls:
+    """The one way in which the daemon calls its model."""
+
+    def __init__(self, model: LLM, governor: Governor, events: Events, sleep: Callable[[float], Awaitable[None]]) -> None:
+        self.model, self.governor = model, governor
+        self._events, self._sleep = events, sleep
+
+    def reserve(
+        self, kind: str, tokens: int, request: ChatRequest, *, context: str, principal: str, settings_model: str
+    ) -> Ticket | Wait:
+        """Set aside what a call of `tokens` prompt tokens may cost. Raises Refusal where it may not be made."""
+        output = request.max_tokens or 4_096
+        usd = _usd(request.model or settings_model, tokens, output)
+        found = self.governor.reserve(tokens, output, usd, kind=kind, context=context, principal=principal)
+        if isinstance(found, Wait):
+            self._events.emit("budget.wait", context, None, window=found.window, until=found.until)
+            return found
+        if isinstance(found, Refused):
+            self._events.emit("budget.refused", context, None, window=found.window, reason=found.reason)
+            raise Refusal(found.reason)
+        return Ticket(kind, found)
+
+    async def run(self, request: ChatRequest, ticket: Ticket) -> LLMResult:
+        """Make the call. Whatever becomes of it is charged: what was reported, else what was set aside."""
+        usage = None
+        try:
+            # Models that run in this process have no adapter that would do this by their provider's rules.
+            mended = repair(request.messages, prefix=request.prefix_length)
+            if mended.changes:
+                request = replace(request, messages=mended.messages, cache_hint=bool(request.cache_hint) or None)
+            result = await self.model.chat(request)
+            usage = result.usage
+            return result
+        finally:
+            self.governor.settle(ticket.reservation, usage)
+
+
+def _usd(model: str, tokens: int, output: int) -> float | None:
+    """What a call may cost at most: everything fresh, the whole output used. None where no price is known."""
+    from agentkit.core.contracts.usage import Usage
+
+    if rates(model) is None:
+        return None
+    return cost(model, Usage(tokens, output))

@@ -1,0 +1,262 @@
+"""One life of an agent: opened on a store, fed with messages, drained at the end. Runs inside the caller's event loop;
+the command line and, later, the A2A server are callers like any other.
+
+    async with await Daemon.open(settings) as agent:
+        task = await agent.ask("What is left to do?", context="case-7")
+        print(task.text)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from agentd.config import Changes, Refused, Settings, digests, reload
+from agentd.context.record import ROOT, FilePart, NoteMsg, Part, TextPart
+from agentd.context.registry import Contexts
+from agentd.records import Records
+from agentkit.core.contracts.ports import LLM, Lease
+from agentkit.core.contracts.scope import Scope
+
+from .actors import Actors
+from .assembly import assemble
+from .events import Events
+from .inbox import Accepted, Busy, Draining, Task
+from .kill_points import KillPoints
+from .opening import Opened, open_instance
+from .principals import OPERATOR, ROOT_PRINCIPAL, Principal
+from .services import Services
+from .skills import SkillSource
+from .tools.base import Tool
+
+log = logging.getLogger("agentd")
+SWEEP = 60.0
+"""Seconds between two sweeps of expired memory."""
+
+
+class Daemon:
+    """An agent that is running. Made by `open`; `aclose` drains it."""
+
+    def __init__(self, opened: Opened, services: Services) -> None:
+        self._opened, self.services = opened, services
+        self.actors = Actors(services, on_halt=self._halt)
+        self.halted: str | None = None
+        """Why this life ended before its time: the store failed, or its lease was lost."""
+        self._over = asyncio.Event()
+        self._chores: list[asyncio.Task[None]] = []
+
+    @classmethod
+    async def open(
+        cls,
+        settings: Settings,
+        *,
+        model: LLM | None = None,
+        tools: Iterable[Tool] = (),
+        skills: Sequence[SkillSource] = (),
+        fresh: bool = False,
+        environ: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        ids: Callable[[], str] | None = None,
+        folder: Path | None = None,
+    ) -> Daemon:
+        """Start: the store's lease, the manifest, what an earlier life left, in this order.
+
+        `model`: in place of the configured one. `tools`: more tools, written in Python. `fresh`: begin a new
+        generation, which adopts nothing and deletes nothing. `folder`: what relative paths of the settings are relative
+        to. Raises Held when another process has the store, and what the store raises.
+        """
+        opened = await open_instance(
+            settings, os.environ if environ is None else environ, fresh=fresh, clock=clock, sleep=sleep, ids=ids
+        )
+        try:
+            services = await assemble(opened, settings, model=model, tools=tools, skills=skills, folder=folder)
+            made = cls(opened, services)
+            await made._start()
+        except BaseException:
+            await opened.aclose()
+            raise
+        return made
+
+    async def _start(self) -> None:
+        services = self.services
+        for item in await services.inbox.load():
+            self.actors.post(item)
+        self._chores = [asyncio.create_task(self._keep_lease()), asyncio.create_task(self._sweep())]
+        services.events.emit("lifecycle.started", None, None, generation=self._opened.generation,
+                             starts=self._opened.starts, pending=len(services.inbox))  # fmt: skip
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+    # Talking to it
+
+    @property
+    def events(self) -> Events:
+        return self.services.events
+
+    @property
+    def contexts(self) -> Contexts:
+        return self.services.residents.contexts
+
+    async def send(
+        self,
+        message: str | Sequence[Part],
+        *,
+        context: str | None = None,
+        principal: Principal = OPERATOR,
+        message_id: str | None = None,
+    ) -> Accepted:
+        """Take in a message. It is durable when this returns; `wait` for the answer.
+
+        `context`: which conversation, None for a new one. `message_id`: the sender's own; the same one again gives the
+        same task. Raises NotYours, Busy, Draining, SameId, ValueError.
+        """
+        self._require_open()
+        services = self.services
+        parts = (TextPart(message),) if isinstance(message, str) else tuple(message)
+        if message_id is not None and (known := await services.inbox.seen(principal, message_id, parts)) is not None:
+            services.events.emit("inbox.duplicate", known.context, known.turn, task=known.id)
+            return Accepted(known)
+        await self._opened.require_room()
+        id = services.ids() if context is None else context
+        owner = None if principal.role in ("root", "operator") and id == ROOT else principal
+        if id == ROOT and owner is not None:
+            owner = self._refuse_root(principal)
+        sees_all = principal.role in ("root", "operator")
+        await services.residents.open(id, None if sees_all else principal.id, create=True)
+        services.kills.reach("inbox.before")
+        made = await services.inbox.accept(id, await self._stored_parts(parts), principal, message_id=message_id)
+        services.kills.reach("inbox.after")
+        name = "inbox.duplicate" if made.is_duplicate else "inbox.accepted"
+        services.events.emit(name, made.task.context, made.task.turn, task=made.task.id)
+        if made.altered:
+            services.events.emit("inbox.altered", id, made.task.turn)
+        if made.item is not None:
+            self.actors.post(made.item)
+        return made
+
+    async def wait(self, task: str, *, timeout: float | None = None) -> Task:
+        """A task once it has ended. LookupError for an unknown one, TimeoutError after `timeout` seconds."""
+        return await asyncio.wait_for(self.actors.wait(task), timeout)
+
+    async def ask(self, message: str | Sequence[Part], **where: Any) -> Task:
+        """`send` and `wait`."""
+        accepted = await self.send(message, **where)
+        return await self.wait(accepted.task.id)
+
+    async def note(self, text: str, *, kind: str = "note", about: str | None = None, context: str = ROOT) -> None:
+        """Tell a context something that no person said. It starts a turn only if `agent.wake_on` names its kind."""
+        self._require_open()
+        services = self.services
+        await services.residents.open(context, create=context == ROOT)
+        wakes = kind in services.settings.agent.wake_on
+        item = await services.inbox.accept_note(context, NoteMsg(text, about), ROOT_PRINCIPAL, wakes=wakes)
+        self.actors.post(item)
+
+    async def cancel(self, task: str, *, principal: Principal = OPERATOR, reason: str = "cancelled") -> bool:
+        """Ask a task to end. False when it has ended already, or has not begun: then it is left to begin and end."""
+        found = await self.services.inbox.task(task)
+        if principal.role not in ("root", "operator") and found.principal != principal.id:
+            raise LookupError(f"there is no task {task!r}")
+        turn = self.actors.turn_of(task)
+        if turn is None:
+            return False
+        turn.cancel(reason)
+        return True
+
+    # Its life
+
+    def pause(self) -> None:
+        """Start no turn until `resume`; messages are taken in all the same."""
+        self.actors.pause()
+        self.events.emit("lifecycle.paused", None, None)
+
+    def resume(self) -> None:
+        self.actors.resume()
+        self.events.emit("lifecycle.resumed", None, None)
+
+    def reload(self, settings: Settings) -> Changes | Refused:
+        """Go on with other settings, from the next turn of each context on, or refuse them all."""
+        changes = reload(self.services.settings, settings)
+        if isinstance(changes, Changes):
+            self.services.reload(changes.settings)
+            self.events.emit("lifecycle.reloaded", None, None, keys=list(changes.keys))
+        return changes
+
+    async def until_over(self) -> None:
+        """Wait until this life has to end: the store failed, or the lease was lost."""
+        await self._over.wait()
+
+    async def until_idle(self) -> None:
+        """Wait until nothing is left to do."""
+        await self.actors.until_idle()
+
+    async def drain(self, timeout: float | None = None) -> bool:
+        """Take in nothing more, start nothing more, and let turns in hand finish. Whether all did within `timeout`
+        seconds (default `lifecycle.drain_timeout`); what did not is taken up in the next life."""
+        if not self.actors.is_draining:
+            self.events.emit("lifecycle.draining", None, None, running=len(self.actors.running))
+        self.actors.drain()
+        limit = self.services.settings.lifecycle.drain_timeout.total_seconds() if timeout is None else timeout
+        try:
+            await asyncio.wait_for(self.actors.until_idle(), limit)
+        except TimeoutError:
+            return False
+        return True
+
+    async def aclose(self) -> None:
+        """Drain, and give the store back."""
+        finished = await self.drain() if self.halted is None else False
+        await self.actors.stop()
+        for chore in self._chores:
+            chore.cancel()
+        await asyncio.gather(*self._chores, return_exceptions=True)
+        self.events.emit("lifecycle.stopped", None, None, finished=finished)
+        await self.services.skills.aclose()
+        await self._opened.aclose()
+
+    def _halt(self, reason: str) -> None:
+        if self.halted is None:
+            self.halted = reason
+            self.events.emit("lifecycle.halted", None, None, reason=reason)
+        self._over.set()
+
+    def _require_open(self) -> None:
+        if self.actors.is_draining:
+            raise Draining("this instance is going down and takes no more work")
+
+    def _refuse_root(self, principal: Principal) -> Principal:
+        from agentd.context.registry import NotYours
+
+        raise NotYours(f"there is no context {ROOT!r}")
+
+    async def _stored_parts(self, parts: Sequence[Part]) -> Sequence[Part]:
+        return parts
+
+    # Chores
+
+    async def _keep_lease(self) -> None:
+        lease: Lease | None = self._opened.lease
+        while lease is not None:
+            await self.services.sleep(lease.ttl / 3)
+            if not await self._opened.renew():
+                self._halt("the lease of the store was lost to another process")
+                self.actors.drain()
+                return
+
+    async def _sweep(self) -> None:
+        while True:
+            await self.services.sleep(SWEEP)
+            await self.services.memory.sweep()
+
+
+__all__ = ["Busy", "Daemon", "Draining", "FilePart", "KillPoints", "Records", "Scope", "digests"]

@@ -1,0 +1,252 @@
+"""Accepted work that is not finished: durable before its sender is told, taken up again after a crash, and never twice
+under one message id. Touches the records that are handed in."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from agentd.context.record import Part, TextPart, UserMsg
+from agentd.context.rows import accepted, decode_msg, encode_msg
+from agentd.records import ANY, Records, Remove, Save, Write
+from agentkit.core.contracts.errors import Conflict
+
+from .principals import Principal, Role
+
+SETTLED = frozenset({"completed", "failed", "canceled", "rejected"})
+"""States of a task that has ended."""
+
+
+class Busy(RuntimeError):
+    """As much work as `limits.inbox` allows is waiting; try again later."""
+
+
+class Draining(RuntimeError):
+    """This instance is going down and takes no more work."""
+
+
+class SameId(ValueError):
+    """The message id was used before, for another message."""
+
+
+class Task(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the sender of a message has of it. `state`: submitted, working, completed, failed, canceled or rejected;
+    `end_state` and `reason` say how the turn ended, `output` what it answered; times in ms."""
+
+    id: str
+    context: str
+    turn: str
+    principal: str = ""
+    message_id: str | None = None
+    state: str = "submitted"
+    end_state: str | None = None
+    reason: str = ""
+    output: Any = None
+    exit: int | None = None
+    usage: dict[str, Any] = {}
+    version: int = 1
+    created: int = 0
+    updated: int = 0
+
+    @property
+    def is_settled(self) -> bool:
+        return self.state in SETTLED
+
+    @property
+    def text(self) -> str:
+        """The answer as text."""
+        return self.output if isinstance(self.output, str) else msgspec.json.encode(self.output).decode()
+
+
+class Item(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One piece of accepted work, in order of `n`. `kind`: message or note; `body`: the message as it will stand in
+    the log; `wakes`: whether a turn starts for it."""
+
+    n: int
+    context: str
+    turn: str
+    body: msgspec.Raw
+    kind: str = "message"
+    task: str | None = None
+    principal: str = ""
+    role: Role = "user"
+    wakes: bool = True
+    ts: int = 0
+
+    @property
+    def row_id(self) -> str:
+        return f"{self.n:020d}"
+
+    @property
+    def message(self) -> Any:
+        """The UserMsg or NoteMsg."""
+        return decode_msg(bytes(self.body))
+
+    @property
+    def sender(self) -> Principal:
+        return Principal(self.principal, self.role)
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    digest: str
+    context: str
+    task: str
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """What the sender of a message is told. `item`: the work that waits now, None for a duplicate; `altered`: half
+    surrogate pairs were replaced in it."""
+
+    task: Task
+    item: Item | None = None
+    altered: bool = False
+
+    @property
+    def is_duplicate(self) -> bool:
+        return self.item is None
+
+
+class Inbox:
+    """The accepted work of one instance, and the tasks that its senders hold."""
+
+    def __init__(
+        self, records: Records, *, clock: Callable[[], int], ids: Callable[[], str], limit: Callable[[], int]
+    ) -> None:
+        self._records, self._clock, self._ids, self._limit = records, clock, ids, limit
+        self._next = 1
+        self._waiting: dict[int, Item] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def waiting(self) -> list[Item]:
+        """Everything accepted and not finished, in order."""
+        return [self._waiting[n] for n in sorted(self._waiting)]
+
+    async def load(self) -> list[Item]:
+        """What an earlier life left, in order of acceptance."""
+        for id in await self._records.ids("inbox"):
+            row = await self._records.get("inbox", id)
+            if row is not None:
+                item = msgspec.json.decode(row.state, type=Item)
+                self._waiting[item.n] = item
+        self._next = max(self._waiting, default=0) + 1
+        return self.waiting
+
+    async def seen(self, sender: Principal, message_id: str, parts: Sequence[Part]) -> Task | None:
+        """The task of a message that was accepted before. SameId when another message had this id."""
+        row = await self._records.get("seen", seen_id(sender.id, message_id))
+        if row is None:
+            return None
+        found = msgspec.json.decode(row.state, type=_Seen)
+        if found.digest != _digest(parts):
+            raise SameId(f"message id {message_id!r} was used before, for another message")
+        return await self.task(found.task)
+
+    async def accept(
+        self, context: str, parts: Sequence[Part], sender: Principal, *, message_id: str | None = None
+    ) -> Accepted:
+        """Take in a message: durable when this returns. The same message id again gives the same task and adds nothing.
+
+        Raises Busy, SameId, ValueError for a message without content.
+        """
+        if message_id is not None and (known := await self.seen(sender, message_id, parts)) is not None:
+            return Accepted(known)
+        if not parts or all(isinstance(part, TextPart) and not part.text.strip() for part in parts):
+            raise ValueError("a message needs content: text that is not blank, data or a file")
+        self._require_room()
+        now = self._clock()
+        message, altered = accepted(UserMsg(tuple(parts), sender.id, message_id, now))
+        task = Task(self._ids(), context, self._ids(), sender.id, message_id, created=now, updated=now)
+        item = self._item(context, task.turn, encode_msg(message), sender, now, task=task.id)
+        writes: list[Write] = [_save("inbox", item.row_id, item), _save("task", task.id, task)]
+        if message_id is not None:
+            known_by = _Seen(_digest(parts), context, task.id)
+            writes.append(_save("seen", seen_id(sender.id, message_id), known_by))
+        try:
+            await self._records.commit(writes)
+        except Conflict:
+            # Two at once with one message id: the other one was first.
+            if message_id is None or (known := await self.seen(sender, message_id, parts)) is None:
+                raise
+            return Accepted(known)
+        self._waiting[item.n] = item
+        return Accepted(task, item, altered)
+
+    async def accept_note(self, context: str, note: Any, sender: Principal, *, wakes: bool) -> Item:
+        """Take in a note of the runtime. `wakes`: a turn starts for it."""
+        self._require_room()
+        now = self._clock()
+        message, _ = accepted(msgspec.structs.replace(note, ts=now))
+        item = self._item(context, self._ids(), encode_msg(message), sender, now, kind="note", wakes=wakes)
+        await self._records.commit([_save("inbox", item.row_id, item)])
+        self._waiting[item.n] = item
+        return item
+
+    def of_context(self, context: str) -> list[Item]:
+        """What waits for one context, in order."""
+        return [item for item in self.waiting if item.context == context]
+
+    def finish(self, item: Item) -> list[Write]:
+        """What takes an item out of the inbox; `finished` once it is written."""
+        return [Remove("inbox", item.row_id, ANY)]
+
+    def finished(self, item: Item) -> None:
+        self._waiting.pop(item.n, None)
+
+    async def task(self, id: str) -> Task:
+        """A task. LookupError for an unknown one."""
+        row = await self._records.get("task", id)
+        if row is None:
+            raise LookupError(f"there is no task {id!r}")
+        return msgspec.json.decode(row.state, type=Task)
+
+    def save_task(self, task: Task) -> Write:
+        """What stores a task; the daemon alone writes tasks, one turn each."""
+        return Save("task", task.id, msgspec.json.encode(task), ANY)
+
+    def _item(
+        self,
+        context: str,
+        turn: str,
+        body: bytes,
+        sender: Principal,
+        now: int,
+        *,
+        kind: str = "message",
+        task: str | None = None,
+        wakes: bool = True,
+    ) -> Item:
+        n = self._next
+        self._next += 1
+        return Item(n, context, turn, msgspec.Raw(body), kind, task, sender.id, sender.role, wakes, now)
+
+    def _require_room(self) -> None:
+        if len(self._waiting) >= self._limit():
+            raise Busy(f"{len(self._waiting)} pieces of work are waiting (limits.inbox); try again later")
+
+
+def seen_id(principal: str, message_id: str) -> str:
+    """The id under which a message of a principal is remembered: both, kept apart whatever they hold; a digest where
+    that would be too long."""
+    made = f"{quote(principal, safe='')}/{quote(message_id, safe='')}"
+    if len(made) <= 200:
+        return made
+    both = f"{len(principal)}:{principal}{message_id}".encode("utf-8", "surrogatepass")
+    return f"sha256:{hashlib.sha256(both).hexdigest()}"
+
+
+def _digest(parts: Sequence[Part]) -> str:
+    clean, _ = accepted(UserMsg(tuple(parts)))
+    return hashlib.sha256(encode_msg(clean)).hexdigest()
+
+
+def _save(kind: str, id: str, value: Any) -> Save:
+    return Save(kind, id, msgspec.json.encode(value))

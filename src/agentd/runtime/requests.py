@@ -1,0 +1,209 @@
+"""What is sent to the model for a context, and how large that is. Touches only its arguments and what it remembers of
+models: learned windows, the calibration of estimates, when each context last asked.
+
+Order of a request: tools, standing prompt | summary, skills | tail | volatile block. The last is never stored and stands
+behind every place that a provider could have kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from agentd.config import Settings
+from agentd.context.messages import Shown
+from agentd.context.resident import Context
+from agentd.context.scene import shown_messages
+from agentd.context.settings import Reduction
+from agentd.context.tokens import Conditions, Fixed, RequestSize, model_window, request_size
+from agentd.context.units import Work
+from agentkit.core.contracts.counting import SyncTokenCounter
+from agentkit.core.contracts.framing import frame
+from agentkit.core.contracts.messages import Message, marked
+from agentkit.core.contracts.offers import ToolSchema, canonical_tools
+from agentkit.core.contracts.requests import ChatRequest
+from agentkit.core.contracts.usage import Usage
+from agentkit.models.catalog import Window, rates
+from agentkit.state.compaction import Summariser
+from agentkit.state.context import CharClassTokenCounter, Layout
+from agentkit.state.context.anchor import Calibration, Observation
+from agentkit.state.context.layout import Segment
+
+from .reducing import Situation
+
+WARM = 300_000
+"""Milliseconds that a provider's cache keeps a request: the shortest lifetime that is sold, five minutes."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What stands in front of every request of a principal: the prompt's text and the tools it may use."""
+
+    prompt: str
+    tools: tuple[ToolSchema, ...]
+    read_only: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A request that may be sent. `last`: the newest entry in it; `volatile`: estimated tokens of its closing block."""
+
+    request: ChatRequest
+    size: RequestSize
+    layout: Layout
+    last: int
+    volatile: int
+
+
+class Requests:
+    """Builds the requests of one instance."""
+
+    def __init__(self, clock: Callable[[], int], counter: SyncTokenCounter | None = None) -> None:
+        self._clock = clock
+        self._counter = counter or CharClassTokenCounter()
+        self.learned: dict[str, int] = {}
+        """Windows that providers named when they refused a request, by model."""
+        self._calibrations: dict[str, Calibration] = {}
+        self._asked: dict[str, tuple[int, Layout]] = {}
+        self._reported: dict[str, tuple[int, int, int, int]] = {}
+        self._tool_tokens: dict[tuple[ToolSchema, ...], int] = {}
+
+    def window(self, settings: Settings) -> Window:
+        """The window of the model in use, and who said so."""
+        model = settings.intelligence.model
+        return model_window(model, configured=settings.context.model_window, learned=self.learned.get(model))
+
+    def situation(
+        self,
+        held: Context,
+        settings: Settings,
+        standing: Standing,
+        volatile: str,
+        *,
+        work: Work,
+        bodies: Mapping[str, str],
+    ) -> Situation:
+        """What a reduction of this context rests on right now."""
+        model, window = settings.intelligence.model, self.window(settings).tokens
+        output = min(settings.intelligence.max_output, max(window // 4, 1))
+        fixed = Fixed(
+            self._measured(standing.tools),
+            self._counter.measure([Message("system", standing.prompt)]),
+            self._counter.measure(_closing(volatile)),
+            output,
+        )
+        asked = self._asked.get(held.id)
+        conditions = Conditions(
+            window,
+            fixed,
+            self._counter,
+            self._calibration(model),
+            rates(model),
+            asked is not None and self._clock() - asked[0] < WARM,
+            standing.read_only,
+        )
+        how = settings.context.summarize
+        asking = how.model or model
+        its_window = model_window(asking, learned=self.learned.get(asking)).tokens if how.model else window
+        wording = {} if how.prompt is None else {"prompt": how.prompt}
+        summariser = Summariser(asking, its_window, min(4_096, max(its_window // 4, 1)), **wording)
+        return Situation(reduction_of(settings, window), conditions, summariser, work, bodies, 120.0)
+
+    def prepare(
+        self, held: Context, settings: Settings, standing: Standing, volatile: str, situation: Situation
+    ) -> Prepared:
+        """The request as it would be sent now, with its size."""
+        shown = shown_messages(
+            held.view, held.entries, held.id, situation.settings, situation.conditions, bodies=situation.bodies,
+            known=held.known,
+        )  # fmt: skip
+        size = request_size(shown, situation.conditions, anchor=held.state.anchor, version=held.state.version)
+        layout = self._layout(shown, standing, volatile)
+        asked = self._asked.get(held.id)
+        marks = layout.breakpoints(previous=asked[1] if asked is not None else None)
+        request = ChatRequest(
+            tuple(layout.messages()),
+            settings.intelligence.model,
+            standing.tools or None,
+            max_tokens=situation.conditions.fixed.output,
+            temperature=None,
+            cache_hint=marks,
+            prefix=1,
+        )
+        last = max((one.n for one in shown if one.n is not None), default=0)
+        return Prepared(request, size, layout, last, situation.conditions.fixed.volatile)
+
+    def previous(self, held: Context) -> Layout | None:
+        """The layout of this context's last request in this life."""
+        asked = self._asked.get(held.id)
+        return None if asked is None else asked[1]
+
+    def answered(self, held: Context, prepared: Prepared, usage: Usage) -> None:
+        """Learn from what the provider reported for a request."""
+        self._asked[held.id] = self._clock(), prepared.layout
+        if usage.prompt_tokens <= 0:
+            return
+        model = prepared.request.model or ""
+        segments = prepared.size.segments
+        now = (held.state.version, prepared.last, usage.prompt_tokens - prepared.volatile,
+               segments["summary"] + segments["skills"] + segments["tail"])  # fmt: skip
+        before = self._reported.get(held.id)
+        if before is not None and before[0] == now[0] and before[1] < now[1]:
+            seen = Observation(now[3] - before[3], max(now[2] - before[2], 0))
+            self._calibrations[model] = self._calibration(model).learn(seen)
+        self._reported[held.id] = now
+
+    def forget(self, id: str) -> None:
+        """A context left memory."""
+        self._asked.pop(id, None)
+        self._reported.pop(id, None)
+
+    def _calibration(self, model: str) -> Calibration:
+        return self._calibrations.get(model) or Calibration.seed(model)
+
+    def _measured(self, tools: tuple[ToolSchema, ...]) -> int:
+        if tools not in self._tool_tokens:
+            if len(self._tool_tokens) > 64:
+                self._tool_tokens.clear()
+            self._tool_tokens[tools] = self._counter.measure([Message("system", text) for text in canonical_tools(tools)])
+        return self._tool_tokens[tools]
+
+    def _layout(self, shown: list[Shown], standing: Standing, volatile: str) -> Layout:
+        messages = [one.message for one in shown]
+        at = 1 if messages and marked(messages[0], "summary") is not None else 0
+        closing = tuple(_closing(volatile))
+        return Layout(
+            (
+                Segment("frozen", (Message("system", standing.prompt),)),
+                Segment("summary", tuple(messages[:at])),
+                Segment("tail", tuple(messages[at:])),
+                Segment("volatile", closing),
+            ),
+            canonical_tools(standing.tools),
+        )
+
+
+def _closing(volatile: str) -> list[Message]:
+    return [Message("user", frame("runtime-state", volatile, by="the runtime, not a person"))] if volatile else []
+
+
+def reduction_of(settings: Settings, window: int) -> Reduction:
+    """The operator's settings as the reduction takes them."""
+    given = settings.context
+    return Reduction(
+        compact_at=given.compact_at,
+        compact_to=given.compact_to,
+        keep_last=given.keep_last,
+        part_max=given.part_max.within(window),
+        part_share=1.0,
+        min_gain=given.min_gain,
+        horizon_turns=given.horizon_turns,
+        keep_user_tokens=given.keep_user_tokens.within(window),
+        keep_user_share=1.0,
+        mask_keep_rounds=given.mask.keep_rounds,
+        mask_min_gain=given.mask.min_gain.within(window),
+        mask_share=1.0,
+        mask_exempt=frozenset(given.mask.exempt),
+        summary_tokens=given.summary.max_tokens,
+        reference_prefix=settings.skills.reference_prefix,
+    )

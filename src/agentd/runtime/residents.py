@@ -1,0 +1,137 @@
+"""Contexts in memory: read from the records when they are needed, let go when they are idle. Touches the records that
+are handed in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+
+from agentd.context.record import APART, ROOT
+from agentd.context.registry import Context, Contexts, NotYours
+from agentd.context.resident import LOG, STATE
+from agentd.context.rows import decode_state
+from agentd.records import Records
+from agentkit.core.contracts.errors import Corrupt, FormatError
+
+from .events import Events
+
+DELETED = "deleted"
+"""Status of a context whose content is gone: the row stays, so that its id passes to nobody else."""
+
+
+class Residents:
+    """At most `limit` idle contexts stay in memory; one that is in use always does.
+
+    Reading is by one context at a time, so that two who ask for the same one get the same object.
+    """
+
+    def __init__(
+        self, contexts: Contexts, records: Records, events: Events, *, clock: Callable[[], int], limit: Callable[[], int]
+    ) -> None:
+        self.contexts = contexts
+        self._records, self._events, self._clock, self._limit = records, events, clock, limit
+        # Guards each id against being read or made twice at once; dropped when nobody waits for it.
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._idle: OrderedDict[str, None] = OrderedDict()
+        self._in_use: dict[str, int] = {}
+
+    async def open(self, id: str, principal: str | None = None, *, create: bool = False) -> Context:
+        """The context `id`, its state only. With `create` it is made, and stored, where it is not there.
+
+        `principal` None: whoever may reach all. Raises NotYours where there is none or it is another's, Corrupt or
+        FormatError where its rows cannot be read.
+        """
+        held = self.contexts.get(id)
+        if held is None or held.is_new:
+            lock = self._locks.setdefault(id, asyncio.Lock())
+            try:
+                async with lock:
+                    held = self.contexts.get(id) or await self._read(id)
+                    if held is None:
+                        if not create:
+                            raise NotYours(f"there is no context {id!r}")
+                        held = await self._make(id, principal)
+            finally:
+                if not lock.locked():
+                    self._locks.pop(id, None)
+        if principal is not None and id != ROOT:
+            self.contexts.conversation(id, principal)
+        if held.state.status == DELETED and not create:
+            raise NotYours(f"there is no context {id!r}")
+        self._touch(id)
+        return held
+
+    async def load(self, held: Context) -> Context:
+        """Have the shown entries in memory too."""
+        if not held.is_loaded:
+            for first, last in held.missing():
+                held.load(await self._records.entries(LOG, held.id, first, last), first=first)
+            held.loaded()
+        return held
+
+    def use(self, id: str) -> None:
+        """Keep the context in memory until `release`."""
+        self._in_use[id] = self._in_use.get(id, 0) + 1
+        self._idle.pop(id, None)
+
+    def release(self, id: str) -> None:
+        """The counterpart of `use`; over the limit the contexts that were idle longest leave memory."""
+        left = self._in_use.get(id, 1) - 1
+        if left:
+            self._in_use[id] = left
+            return
+        self._in_use.pop(id, None)
+        self._touch(id)
+
+    def drop(self, id: str) -> None:
+        """Take a context out of memory whatever of it is not stored: the store has the truth."""
+        held = self.contexts.get(id)
+        if held is not None:
+            held.revert()
+            self.contexts.remove(id)
+        self._idle.pop(id, None)
+
+    def _touch(self, id: str) -> None:
+        if id in self._in_use or id not in self.contexts:
+            return
+        self._idle[id] = None
+        self._idle.move_to_end(id)
+        while len(self._idle) > max(self._limit() - len(self._in_use), 0):
+            oldest, _ = self._idle.popitem(last=False)
+            held = self.contexts.get(oldest)
+            if held is not None and not held.is_dirty:
+                self.contexts.remove(oldest)
+
+    async def _read(self, id: str) -> Context | None:
+        row = await self._records.get(STATE, id)
+        if row is None:
+            return None
+        rows = [row]
+        for name in APART:
+            found = await self._records.get(name, id)
+            if found is not None:
+                rows.append(found)
+        try:
+            return self.contexts.restore_one(id, rows)
+        except (Corrupt, FormatError) as error:
+            self._events.emit("restore.lost", id, None, reason=str(error))
+            raise
+
+    async def _make(self, id: str, principal: str | None) -> Context:
+        now = self._clock()
+        made = self.contexts.root(now=now) if id == ROOT else self.contexts.conversation(id, principal, now=now)
+        try:
+            made.stored(await self._records.commit(made.writes()))
+        except BaseException:
+            self.contexts.remove(id)
+            raise
+        return made
+
+
+async def owner_of(records: Records, id: str) -> tuple[bool, str | None]:
+    """Whether a context is stored, and who owns it, without taking it into memory."""
+    row = await records.get(STATE, id)
+    if row is None:
+        return False, None
+    return True, decode_state(row.state, id=id).principal

@@ -1,0 +1,48 @@
+"""What everything in one life of the daemon shares. Values and hands; no decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from agentd.config import Settings
+from agentd.records import Records
+
+from .calls import ModelCalls
+from .events import Events
+from .governor import Governor
+from .inbox import Inbox
+from .kill_points import KillPoints
+from .memory import MemoryStore
+from .reducing import Reducer
+from .requests import Requests
+from .residents import Residents
+from .skills import SkillLibrary
+from .standing import Prompts
+from .tools.box import ToolBox
+
+
+@dataclass
+class Services:
+    """One instance's parts. `settings` is replaced by a reload; a turn keeps those it started with. `clock` in ms,
+    `sleep` in seconds."""
+
+    settings: Settings
+    clock: Callable[[], int]
+    sleep: Callable[[float], Awaitable[None]]
+    ids: Callable[[], str]
+    records: Records
+    events: Events
+    kills: KillPoints
+    residents: Residents
+    inbox: Inbox
+    governor: Governor
+    calls: ModelCalls
+    requests: Requests
+    reducer: Reducer
+    memory: MemoryStore
+    skills: SkillLibrary
+    box: ToolBox
+    prompts: Prompts
+    tasks_running: dict[str, str] = field(default_factory=dict)
+    """Task id to context id, of the turns in hand."""
