@@ -110,7 +110,8 @@ class Actor:
             if not job.result.done():
                 job.result.set_exception(error)
             self._revert()
-            await self._trouble(error)
+            if isinstance(error, STORE_TROUBLE):
+                await self._trouble(error)
         else:
             if not job.result.done():
                 job.result.set_result(result)
@@ -126,9 +127,7 @@ class Actor:
             raise
         except Exception as error:
             self._revert()
-            if not await self._trouble(error):
-                return False
-            return True
+            return await self._trouble(error, item)
         self.actors.recovered()
         return True
 
@@ -139,7 +138,7 @@ class Actor:
             self.held.append(item.message, now=self.services.clock(), source="inbox")
             await self.commit(extra=self.services.inbox.finish(item))
             self.services.inbox.finished(item)
-            await self.reduce_if_due(None)
+            await self._look_after()
             return
         await self.actors.slots.acquire()
         try:
@@ -149,11 +148,21 @@ class Actor:
             await turn.finish(end)
             self._jobs.popleft()
             self.turn = None
-            await self.reduce_if_due(None)
+            await self._look_after()
         finally:
             self.turn = None
             self.actors.running.pop(item.turn, None)
             self.actors.slots.release()
+
+    async def _look_after(self) -> None:
+        """Reduce a context that grew over its trigger. The work itself is done: a fault here is told and ends nothing."""
+        try:
+            await self.reduce_if_due(None)
+        except (*STORE_TROUBLE, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            self._revert()
+            self.actors.log_failure(self.id, error)
 
     async def _end_of(self, turn: Turn) -> End:
         """How the turn ends; one that dies of anything but the store has failed, and says of what."""
@@ -162,11 +171,11 @@ class Actor:
         except (*STORE_TROUBLE, asyncio.CancelledError):
             raise
         except Exception as error:
-            self.actors.log_failure(turn, error)
+            self.actors.log_failure(self.id, error)
             self._revert()
             return End(EndState.FAILED, f"{type(error).__name__}: {error}", exit=1)
 
-    async def _trouble(self, error: Exception) -> bool:
+    async def _trouble(self, error: Exception, item: Item | None = None) -> bool:
         """What a failure means for this actor; whether it goes on."""
         events = self.services.events
         if isinstance(error, Fenced):
@@ -181,9 +190,10 @@ class Actor:
         if isinstance(error, STORE_TROUBLE):
             events.emit("store.error", self.id, None, detail=f"{type(error).__name__}: {error}")
             return await self.actors.may_retry(self)
-        if self._jobs and isinstance(self._jobs[0], Item):
+        if item is not None and self._jobs and self._jobs[0] is item:
             # The context cannot be used (its row is damaged, or of a newer release): the item is refused by name.
-            await self.actors.refuse(self._jobs.popleft(), error)  # type: ignore[arg-type]
+            self._jobs.popleft()
+            await self.actors.refuse(item, error)
         return True
 
     def _revert(self) -> None:
@@ -322,6 +332,25 @@ class Actor:
         standing, volatile = await self.services.prompts.of(self.held, self.actors.owner_of(self.held), settings)
         await self.reduce(turn, self.situation(turn, standing, volatile))
         await self.commit()
+
+    async def load_referenced(self, message: Any, turn: str) -> None:
+        """Skills that a message names: later."""
+
+    async def preflight(self, turn: Turn) -> None:
+        """later"""
+
+    def with_own_ids(self, made: Any) -> Any:
+        seen = {c.id for e in self.held.entries if e.kind == "assistant" for c in e.body.tool_calls}
+        calls = []
+        for c in made.tool_calls:
+            if len(c.id) < 16 or c.id in seen:
+                c = msgspec.structs.replace(c, id=f"call_{self.services.ids().replace('-', '')}", original=c.id)
+            seen.add(c.id)
+            calls.append(c)
+        return msgspec.structs.replace(made, tool_calls=tuple(calls))
+
+    def desk(self, turn: Turn) -> Any:
+        return None
 
     # What a turn hands over
 

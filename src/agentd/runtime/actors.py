@@ -229,6 +229,6 @@ class Actors:
             return ROOT_PRINCIPAL
         return Principal(held.state.principal, "user")
 
-    def log_failure(self, turn: Turn, error: Exception) -> None:
-        """A turn died of a fault of ours: said in full, since nobody else will."""
-        log.error("turn %s of context %s died", turn.id, turn.held.id, exc_info=error)
+    def log_failure(self, context: str, error: Exception) -> None:
+        """Work on a context died of a fault of ours: said in full, since nobody else will."""
+        log.error("work on context %s died", context, exc_info=error)

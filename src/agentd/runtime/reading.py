@@ -49,12 +49,12 @@ class Reader:
     """What is stored of one instance's contexts."""
 
     def __init__(self, records: Records) -> None:
-        self._records = records
+        self.records = records
 
     async def contexts(self) -> list[Status | Unreadable]:
         """All contexts, by id."""
         found: list[Status | Unreadable] = []
-        for id in sorted(await self._records.ids(STATE)):
+        for id in sorted(await self.records.ids(STATE)):
             try:
                 found.append(status_of(await self.state(id)))
             except (Corrupt, FormatError) as error:
@@ -63,12 +63,12 @@ class Reader:
 
     async def state(self, id: str) -> ContextState:
         """The state of a context. NotYours where there is none, Corrupt or FormatError where it cannot be read."""
-        row = await self._records.get(STATE, id)
+        row = await self.records.get(STATE, id)
         if row is None:
             raise NotYours(f"there is no context {id!r}")
         apart = {}
         for name in APART:
-            found = await self._records.get(name, id)
+            found = await self.records.get(name, id)
             if found is not None and found.state != b"null":
                 apart[name] = found.state
         state = decode_state(row.state, apart, id=id)
@@ -80,7 +80,7 @@ class Reader:
         end = state.next - 1 if last is None else min(last, state.next - 1)
         found: list[Entry] = []
         for start in range(max(first, 1), end + 1, PAGE):
-            lines = await self._records.entries(LOG, id, start, min(start + PAGE - 1, end))
+            lines = await self.records.entries(LOG, id, start, min(start + PAGE - 1, end))
             found += [decode_entry(line, where=f"an entry of context {id!r}") for line in lines]
         return found
 
@@ -117,7 +117,7 @@ class Reader:
     async def search(self, id: str, text: str, limit: int = 20) -> Sequence[tuple[int, str]]:
         """Entries that contain every word of `text`, folded or not: number and a piece of the text around the match."""
         await self.state(id)
-        return [(hit.n, hit.excerpt) for hit in await self._records.search(LOG, id, text, limit)]
+        return [(hit.n, hit.excerpt) for hit in await self.records.search(LOG, id, text, limit)]
 
 
 def _made_by(entry: Entry) -> str:

@@ -17,9 +17,9 @@ from agentd.context.settings import Reduction
 from agentd.context.tokens import Conditions, fits
 from agentd.context.units import Work
 from agentd.records import Records
-from agentkit.core.contracts.errors import MeterExceeded, ProviderError
+from agentkit.core.contracts.errors import StoreError
 from agentkit.core.contracts.requests import ChatRequest, LLMResult
-from agentkit.state.compaction import Source, Summariser, Summary, SummaryFailed, Written, extract, summarising
+from agentkit.state.compaction import Source, Summariser, Summary, Written, extract, summarising
 
 from .events import Events
 from .kill_points import KillPoints
@@ -117,8 +117,11 @@ class Reducer:
         if ask is not None:
             try:
                 written = await asyncio.wait_for(_written(sources, situation, held, ask), situation.timeout)
-            except (SummaryFailed, ProviderError, MeterExceeded, TimeoutError) as error:
-                reason = "the model took too long" if isinstance(error, TimeoutError) else str(error)
+            except (StoreError, OSError):
+                # Calls are paid for by a commit: that is no fault of the summary.
+                raise
+            except Exception as error:
+                reason = f"{type(error).__name__}: {error}"
             else:
                 usage = written.usage
                 return written.delta, {"usage": {"input": usage.prompt_tokens, "output": usage.output_tokens,

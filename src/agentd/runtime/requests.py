@@ -153,6 +153,11 @@ class Requests:
             self._calibrations[model] = self._calibration(model).learn(seen)
         self._reported[held.id] = now
 
+    def measured(self, request: ChatRequest) -> int:
+        """Estimated prompt tokens of a request that is no conversation's: a summary, a thought."""
+        tokens = self._counter.measure(request.messages) + self._measured(request.tools or ())
+        return round(tokens * self._calibration(request.model or "").factor)
+
     def forget(self, id: str) -> None:
         """A context left memory."""
         self._asked.pop(id, None)

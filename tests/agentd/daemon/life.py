@@ -50,8 +50,8 @@ def orders(count: int) -> list[tuple[str, str, str]]:
             rounds.append([{"tool": "plan.create", "args": {"goal": "all", "items": ["one", "two"]}}])
         if at == 2:
             rounds.append([{"tool": "plan.update", "args": {"item": 1, "status": "done"}}])
-        pad = f" {'lorem ipsum ' * 40}" if at % 3 == 0 else ""
-        made.append((f"m{at}", f"c{at % 2}", task(f"{at}{pad}", *rounds[at % 3 :])))
+        pad = f"\n{'lorem ipsum ' * 40}" if at % 3 == 0 else ""
+        made.append((f"m{at}", f"c{at % 2}", task(str(at), *rounds[at % 3 :]) + pad))
     return made
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 from agentkit.core.contracts.errors import PermanentError
 from agentkit.core.contracts.messages import Message, ToolCall
@@ -14,12 +15,13 @@ from agentkit.core.contracts.tokens import estimate_message_tokens
 from agentkit.core.contracts.usage import Usage
 from agentkit.core.contracts.validity import check
 
-ORDER = re.compile(r"\[\[(.*?)\]\]", re.DOTALL)
+TASK = re.compile(r"task (\S+) <<([^<>\n]*)>>")
+ROUND = re.compile(r"round (\d+)")
 
 
 class ObedientLLM:
-    """Does what the newest user message asks for in double brackets: a list of rounds, each a list of calls
-    `{"tool": ..., "args": ...}`; then answers `done: <first line>`. Refuses what a provider would refuse."""
+    """Does what the newest task orders (see `task`), round by round, then answers `done: <name>`. It tells by the text
+    of its own last answer how far it is, since older rounds may have been folded. Refuses what a provider would."""
 
     def __init__(self, *, delay: float = 0.0, answer: Callable[[ChatRequest], LLMResult] | None = None) -> None:
         self.requests: list[ChatRequest] = []
@@ -33,46 +35,34 @@ class ObedientLLM:
             raise PermanentError(f"400: invalid request: {found}")
         if self.answer is not None:
             return self.answer(request)
+        if request.response_format is not None:
+            raise PermanentError("this model writes no summaries")
         usage = Usage(estimate_message_tokens(request.messages), 20)
-        asked, done = order_of(request.messages)
-        rounds = json.loads(asked) if asked else []
+        name, rounds, done = order_of(request.messages)
         if done < len(rounds):
             calls = tuple(
                 ToolCall(f"call-{done}-{at}", call["tool"].replace(".", "_"), call.get("args", {}))
                 for at, call in enumerate(rounds[done])
             )
-            return LLMResult("", calls, usage, "tool_calls", request.model)
-        return LLMResult(f"done: {first_line(request.messages)}", (), usage, "stop", request.model)
+            return LLMResult(f"round {done}", calls, usage, "tool_calls", request.model)
+        return LLMResult(f"done: {name}", (), usage, "stop", request.model)
 
     async def stream(self, request: ChatRequest, /) -> AsyncIterator[Delta]:
         result = await self.chat(request)
         yield Delta(result.text, result.tool_calls, result.usage, result.finish_reason)
 
 
-def order_of(messages: tuple[Message, ...]) -> tuple[str | None, int]:
-    """The orders in the newest user message that has any text of a person, and how many rounds follow it."""
-    at = newest(messages)
-    found = ORDER.search(messages[at].content) if at is not None else None
-    rounds = sum(1 for message in messages[(at or 0) :] if message.tool_calls)
-    return (found[1] if found else None), rounds
-
-
-def newest(messages: tuple[Message, ...]) -> int | None:
-    """The place of the newest message that says `task`: what tests send begins with it."""
-    return next(
-        (at for at in range(len(messages) - 1, -1, -1) if messages[at].role == "user" and "task " in messages[at].content),
-        None,
-    )
-
-
-def first_line(messages: tuple[Message, ...]) -> str:
-    at = newest(messages)
+def order_of(messages: tuple[Message, ...]) -> tuple[str, list[list[dict[str, Any]]], int]:
+    """The newest task: its name, its rounds, and how many of them were done."""
+    at = next((n for n in range(len(messages) - 1, -1, -1) if TASK.search(messages[n].content)), None)
     if at is None:
-        return "nothing"
-    lines = [line for line in messages[at].content.splitlines() if line.startswith("task ")]
-    return lines[-1].split("[[")[0].strip() if lines else "nothing"
+        return "nothing", [], 0
+    name, rounds = TASK.findall(messages[at].content)[-1]
+    last = next((m for m in reversed(messages[at:]) if m.tool_calls), None)
+    found = ROUND.search(last.content) if last is not None else None
+    return name, json.loads(rounds), int(found[1]) + 1 if found else 0
 
 
 def task(name: str, *rounds: list[dict[str, object]]) -> str:
-    """A message that orders these rounds."""
-    return f"task {name} [[{json.dumps(list(rounds))}]]"
+    """A message that orders these rounds, each a list of `{"tool": ..., "args": ...}`."""
+    return f"task {name} <<{json.dumps(list(rounds))}>>"
