@@ -27,7 +27,7 @@ _FOLDER = _READ | os.O_DIRECTORY
 
 
 class DirectorySource:
-    """A `SkillSource` over a folder; `name` is the folder's own by default. Files are read anew each time, in a thread."""
+    """A `SkillSource` over a folder; `name` is the folder's own by default. Files are read anew, in a thread."""
 
     def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
         self.path = Path(path).expanduser()
