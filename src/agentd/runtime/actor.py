@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from agentd.context.compact import Applied, Declined
-from agentd.context.record import Entry, NoteMsg, PlanChange, SkillChange
+from agentd.context import skills as skill_steps
+from agentd.context.record import Entry, NoteMsg, PlanChange, SkillChange, TextPart
 from agentd.context.resident import Context
+from agentd.context.skill_file import SkillError
+from agentd.context.skills import references
 from agentd.context.units import Work
 from agentd.records import Row, Write
 from agentkit.agents.loop import End, EndState
@@ -333,8 +336,39 @@ class Actor:
         await self.reduce(turn, self.situation(turn, standing, volatile))
         await self.commit()
 
-    async def load_referenced(self, message: Any, turn: str) -> None:
-        """Skills that a message names: later."""
+    # Skills
+
+    async def load_referenced(self, message: Any, turn: Turn) -> None:
+        """Fetch loaded skills whose texts are not at hand, and load those that the message refers to."""
+        services = self.services
+        for step in await services.skills.refresh(self.id, self.held.state.skills):
+            self._take_step(step, turn)
+        texts = [part.text for part in getattr(message, "parts", ()) if isinstance(part, TextPart)]
+        settings = turn.settings.skills
+        for name in references(texts or getattr(message, "text", ""), settings.reference_prefix):
+            await self.load_skill(name, turn)
+
+    async def load_skill(self, name: str, turn: Turn) -> None:
+        """Load a skill into the context; one that cannot be loaded is told of by a note."""
+        try:
+            found = await self.services.skills.load(name)
+            step = skill_steps.load(
+                self.held.state.skills, found.ref, found.hash, max_loaded=turn.settings.skills.max_loaded
+            )
+        except SkillError as error:
+            step = skill_steps.unknown(name, str(error))
+            self.services.events.emit("skill.unknown", self.id, turn.id, skill=name)
+        self._take_step(step, turn)
+
+    def _take_step(self, step: skill_steps.Step, turn: Turn) -> None:
+        now = self.services.clock()
+        if step.change is not None:
+            self.held.append(step.change, now=now, turn=turn.id, source="runtime")
+            name = "skill.changed" if step.change.op == "change" else "skill.loaded"
+            told = {"skill": step.change.name, "old": step.change.old, "new": step.change.new}
+            self.services.events.emit(name, self.id, turn.id, **told)
+        if step.note is not None:
+            self.held.append(NoteMsg(step.note, ts=now), now=now, turn=turn.id, source="runtime")
 
     async def preflight(self, turn: Turn) -> None:
         """later"""

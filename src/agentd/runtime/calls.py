@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
+from agentkit.core.contracts.errors import TransientError
 from agentkit.core.contracts.ports import LLM
 from agentkit.core.contracts.requests import ChatRequest, LLMResult
+from agentkit.core.contracts.usage import Usage
 from agentkit.core.contracts.validity import repair
 from agentkit.models.catalog import cost, rates
 
@@ -58,7 +60,11 @@ class ModelCalls:
             mended = repair(request.messages, prefix=request.prefix_length)
             if mended.changes:
                 request = replace(request, messages=mended.messages, cache_hint=bool(request.cache_hint) or None)
-            result = await self.model.chat(request)
+            try:
+                result = await self.model.chat(request)
+            except (OSError, TimeoutError) as error:
+                # A model that was handed in may let its transport's errors through; they are not the store's.
+                raise TransientError(f"{type(error).__name__}: {error}") from error
             usage = result.usage
             return result
         finally:
@@ -67,8 +73,6 @@ class ModelCalls:
 
 def _usd(model: str, tokens: int, output: int) -> float | None:
     """What a call may cost at most: everything fresh, the whole output used. None where no price is known."""
-    from agentkit.core.contracts.usage import Usage
-
     if rates(model) is None:
         return None
     return cost(model, Usage(tokens, output))

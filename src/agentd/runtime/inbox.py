@@ -13,7 +13,7 @@ import msgspec
 
 from agentd.context.record import Part, TextPart, UserMsg
 from agentd.context.rows import accepted, decode_msg, encode_msg
-from agentd.records import ANY, Records, Remove, Save, Write
+from agentd.records import ANY, Records, Remove, Row, Save, Write
 from agentkit.core.contracts.errors import Conflict
 
 from .principals import Principal, Role
@@ -121,6 +121,9 @@ class Inbox:
         self._records, self._clock, self._ids, self._limit = records, clock, ids, limit
         self._next = 1
         self._waiting: dict[int, Item] = {}
+        # Rows as they were last written, of what waits: so a turn's end need not read them again.
+        self._rows: dict[int, Row] = {}
+        self._tasks: dict[str, Row] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -137,6 +140,7 @@ class Inbox:
             if row is not None:
                 item = msgspec.json.decode(row.state, type=Item)
                 self._waiting[item.n] = item
+                self._rows[item.n] = row
         self._next = max(self._waiting, default=0) + 1
         return self.waiting
 
@@ -171,13 +175,14 @@ class Inbox:
             known_by = _Seen(_digest(parts), context, task.id)
             writes.append(_save("seen", seen_id(sender.id, message_id), known_by))
         try:
-            await self._records.commit(writes)
+            rows = await self._records.commit(writes)
         except Conflict:
             # Two at once with one message id: the other one was first.
             if message_id is None or (known := await self.seen(sender, message_id, parts)) is None:
                 raise
             return Accepted(known)
         self._waiting[item.n] = item
+        self._rows[item.n], self._tasks[task.id] = rows[0], rows[1]
         return Accepted(task, item, altered)
 
     async def accept_note(self, context: str, note: Any, sender: Principal, *, wakes: bool) -> Item:
@@ -186,8 +191,8 @@ class Inbox:
         now = self._clock()
         message, _ = accepted(msgspec.structs.replace(note, ts=now))
         item = self._item(context, self._ids(), encode_msg(message), sender, now, kind="note", wakes=wakes)
-        await self._records.commit([_save("inbox", item.row_id, item)])
-        self._waiting[item.n] = item
+        rows = await self._records.commit([_save("inbox", item.row_id, item)])
+        self._waiting[item.n], self._rows[item.n] = item, rows[0]
         return item
 
     def of_context(self, context: str) -> list[Item]:
@@ -196,21 +201,24 @@ class Inbox:
 
     def finish(self, item: Item) -> list[Write]:
         """What takes an item out of the inbox; `finished` once it is written."""
-        return [Remove("inbox", item.row_id, ANY)]
+        return [Remove("inbox", item.row_id, self._rows.get(item.n, ANY))]
 
     def finished(self, item: Item) -> None:
+        """An item is out of the inbox, and its task, if it has one, has ended."""
         self._waiting.pop(item.n, None)
+        self._rows.pop(item.n, None)
+        self._tasks.pop(item.task or "", None)
 
     async def task(self, id: str) -> Task:
         """A task. LookupError for an unknown one."""
-        row = await self._records.get("task", id)
+        row = self._tasks.get(id) or await self._records.get("task", id)
         if row is None:
             raise LookupError(f"there is no task {id!r}")
         return msgspec.json.decode(row.state, type=Task)
 
     def save_task(self, task: Task) -> Write:
-        """What stores a task; the daemon alone writes tasks, one turn each."""
-        return Save("task", task.id, msgspec.json.encode(task), ANY)
+        """What stores a task that has ended; its turn alone writes it."""
+        return Save("task", task.id, msgspec.json.encode(task), self._tasks.get(task.id, ANY))
 
     def _item(
         self,

@@ -116,11 +116,14 @@ class Reducer:
         reason = "no model"
         if ask is not None:
             try:
-                written = await asyncio.wait_for(_written(sources, situation, held, ask), situation.timeout)
-            except (StoreError, OSError):
-                # Calls are paid for by a commit: that is no fault of the summary.
-                raise
-            except Exception as error:
+                async with asyncio.timeout(situation.timeout) as limit:
+                    written = await _written(sources, situation, held, ask)
+            except (StoreError, OSError) as error:
+                # A call is paid for by a commit, and what the store raises there is no fault of the summary.
+                if not limit.expired():
+                    raise
+                reason = f"no answer within {situation.timeout:g} s: {error}"
+            except Exception as error:  # whatever a model does, the context can be reduced without it
                 reason = f"{type(error).__name__}: {error}"
             else:
                 usage = written.usage

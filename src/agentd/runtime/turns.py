@@ -113,7 +113,7 @@ class Turn:
         for note in self.actor.notes_waiting():
             self.held.append(note, now=self.services.clock(), turn=self.id, source="inbox")
         self.actor.after_commit("entry.user")
-        await self.actor.load_referenced(self.item.message, self.id)
+        await self.actor.load_referenced(self.item.message, self)
         await self.actor.preflight(self)
 
     async def _take_up(self, mine: Sequence[Entry]) -> End | None:
