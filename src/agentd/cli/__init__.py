@@ -41,6 +41,7 @@ COMMANDS = {
     "chat": "agentd.cli.chat",
     "check": "agentd.cli.check",
     "inspect": "agentd.cli.inspect",
+    "prompt": "agentd.cli.prompt",
     "run": "agentd.cli.run",
     "schema": "agentd.cli.schema",
 }

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from agentd.config import Settings
+    from collections.abc import Iterable
+
+    from agentd.config import Finding, Settings
 
 FLAGS = "agentd.flags"
 """Where `ctx.meta` holds the flags of keys, as pairs of key and text."""
@@ -77,9 +79,31 @@ def settings(ctx: click.Context, files: tuple[str, ...]) -> Settings:
 
     try:
         from agentd.config import ConfigError, load
+
+        return load(files, environ=os.environ, flags=ctx.meta[FLAGS], rules=[_templates])
     except MissingExtraError as error:
         raise click.ClickException(str(error)) from None
-    try:
-        return load(files, environ=os.environ, flags=ctx.meta[FLAGS])
     except ConfigError as error:
         raise Misconfigured([str(fault) for fault in error.faults]) from None
+
+
+def warnings(found: Settings) -> list[str]:
+    """What the configuration says and hardly means."""
+    if not _has_templates(found):
+        return []
+    from agentd.context.prompt_rules import template_warnings
+
+    return list(template_warnings(found))
+
+
+def _templates(found: Settings) -> Iterable[Finding]:
+    """The rule about templates, whose language is loaded only where there are any."""
+    if not _has_templates(found):
+        return ()
+    from agentd.context.prompt_rules import template_rules
+
+    return template_rules(found)
+
+
+def _has_templates(found: Settings) -> bool:
+    return bool(found.context.model_fields_set & {"template", "templates"})

@@ -119,7 +119,7 @@ def merged(sources: Sequence[tuple[str, Sequence[Skill]]], errors: Iterable[tupl
 def listing(skills: Iterable[Listed]) -> str:
     """The catalogue as text, a line each. What a source says of its skills cannot begin a line of its own."""
     return "\n".join(
-        f"- {one.ref}: {one_line(one.description)}" + (f" Use it when: {one_line(one.when)}" if one.when else "")
+        f"- {one.ref}: {one_line(one.description)}" + (f" (when: {one_line(one.when)})" if one.when else "")
         for one in skills
     )
 

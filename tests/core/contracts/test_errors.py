@@ -25,6 +25,7 @@ TREE: dict[str, tuple[str, type[Exception]]] = {
     "StoreError": ("AgentKitError", RuntimeError),
     "Conflict": ("StoreError", RuntimeError),
     "Fenced": ("StoreError", RuntimeError),
+    "Held": ("StoreError", RuntimeError),
     "TooLarge": ("StoreError", RuntimeError),
     "Corrupt": ("StoreError", RuntimeError),
     "MeterExceeded": ("AgentKitError", RuntimeError),

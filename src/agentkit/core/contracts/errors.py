@@ -9,6 +9,7 @@ AgentKitError
 ├── StoreError                                                                  RuntimeError
 │   ├── Conflict      somebody else wrote first
 │   ├── Fenced        the writer's lease was taken over
+│   ├── Held          another process has the store, or the right to write, to itself
 │   ├── TooLarge      a key, value or batch is over the store's limit
 │   └── Corrupt       what is stored cannot be read back
 ├── MeterExceeded, RunSuspendedError, Blocked                                   RuntimeError
@@ -97,6 +98,18 @@ class Conflict(StoreError):
 
 class Fenced(StoreError):
     """A newer lease exists, so this writer may no longer write."""
+
+
+class Held(StoreError):
+    """Another process has this store, or the right to write in it, to itself.
+
+    `owner`: that process, in words. `lasts`: seconds until its right ends unless it is renewed; None where it lasts as
+    long as the process, or is not known.
+    """
+
+    def __init__(self, *args: object, owner: str | None = None, lasts: float | None = None) -> None:
+        self.owner, self.lasts = owner, lasts
+        super().__init__(*args)
 
 
 class TooLarge(StoreError):

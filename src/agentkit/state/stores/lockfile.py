@@ -15,7 +15,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agentkit.core.contracts.errors import StoreError
+from agentkit.core.contracts.errors import Held, StoreError
 
 if sys.platform != "win32":
     import fcntl
@@ -26,7 +26,7 @@ _STARTED = time.time()
 class LockFile:
     """A lock on a database, taken at construction and freed by `close` or the end of the process.
 
-    Raises StoreError, naming the holder, when the lock cannot be had at once.
+    Raises Held, naming the holder, when the lock cannot be had at once.
     """
 
     def __init__(self, database: Path, *, exclusive: bool) -> None:
@@ -42,7 +42,7 @@ class LockFile:
         except BlockingIOError:
             holder = _text(self._file)
             self.close()
-            raise StoreError(_refusal(database, holder)) from None
+            raise _refusal(database, holder) from None
         except OSError as error:
             self.close()
             raise StoreError(
@@ -92,10 +92,8 @@ def _text(file: int) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _refusal(database: Path, holder: dict[str, object]) -> str:
+def _refusal(database: Path, holder: dict[str, object]) -> Held:
     if holder:
-        return (
-            f"{database} belongs to process {holder.get('pid')} on {holder.get('host')}, "
-            f"started {holder.get('started')}; stop that process, or use another file"
-        )
-    return f"{database} is open in another process; close it there, or use another file"
+        owner = f"process {holder.get('pid')} on {holder.get('host')}, started {holder.get('started')}"
+        return Held(f"{database} belongs to {owner}; stop that process, or use another file", owner=owner)
+    return Held(f"{database} is open in another process; close it there, or use another file")
