@@ -221,7 +221,11 @@ class Actors:
             task = await self.services.inbox.task(id)
         except LookupError:
             return None
-        return (task.state == "completed", task.text if task.output is not None else task.reason) if task.is_settled else None
+        return (
+            (task.state == "completed", task.text if task.output is not None else task.reason)
+            if task.is_settled
+            else None
+        )
 
     def owner_of(self, held: Context) -> Principal:
         """In whose name the runtime itself looks at a context."""

@@ -4,7 +4,6 @@ model that is handed in.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from agentkit.core.contracts.errors import TransientError
@@ -33,9 +32,8 @@ class Ticket:
 class ModelCalls:
     """The one way in which the daemon calls its model."""
 
-    def __init__(self, model: LLM, governor: Governor, events: Events, sleep: Callable[[float], Awaitable[None]]) -> None:
-        self.model, self.governor = model, governor
-        self._events, self._sleep = events, sleep
+    def __init__(self, model: LLM, governor: Governor, events: Events) -> None:
+        self.model, self.governor, self._events = model, governor, events
 
     def reserve(
         self, kind: str, tokens: int, request: ChatRequest, *, context: str, principal: str, settings_model: str

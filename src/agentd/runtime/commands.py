@@ -36,9 +36,7 @@ class CommandSpec:
     owner: bool = True
 
 
-async def run_command(
-    agent: Daemon, op: str, context: str, arguments: Mapping[str, Any], principal: Principal
-) -> Any:
+async def run_command(agent: Daemon, op: str, context: str, arguments: Mapping[str, Any], principal: Principal) -> Any:
     """Give a command to a context. Raises LookupError for an unknown one, NotPermitted, NotYours, ValueError for
     arguments that make no sense."""
     spec = COMMANDS.get(op)

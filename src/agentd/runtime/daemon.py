@@ -16,18 +16,16 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from agentd.config import Changes, Refused, Settings, digests, reload
-from agentd.context.record import ROOT, FilePart, NoteMsg, Part, TextPart
-from agentd.context.registry import Contexts
-from agentd.records import Records
-from agentkit.core.contracts.ports import LLM, Lease
-from agentkit.core.contracts.scope import Scope
+from agentd.config import Changes, Refused, Settings, reload
+from agentd.context.record import ROOT, NoteMsg, Part, TextPart
+from agentd.context.registry import Contexts, NotYours
+from agentkit.core.contracts.ports import LLM, Lease, Store
 
 from .actors import Actors
 from .assembly import assemble
+from .commands import run_command
 from .events import Events
 from .inbox import Accepted, Busy, Draining, Task
-from .kill_points import KillPoints
 from .opening import Opened, open_instance
 from .principals import OPERATOR, ROOT_PRINCIPAL, Principal
 from .services import Services
@@ -64,16 +62,18 @@ class Daemon:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         ids: Callable[[], str] | None = None,
         folder: Path | None = None,
+        store: Store | None = None,
     ) -> Daemon:
         """Start: the store's lease, the manifest, what an earlier life left, in this order.
 
         `model`: in place of the configured one. `tools`: more tools, written in Python. `fresh`: begin a new
         generation, which adopts nothing and deletes nothing. `folder`: what relative paths of the settings are relative
-        to. Raises Held when another process has the store, and what the store raises.
+        to. `store`: in place of the configured one; it is closed at the end. Raises Held when another process has the store, and what the store raises.
         """
         opened = await open_instance(
-            settings, os.environ if environ is None else environ, fresh=fresh, clock=clock, sleep=sleep, ids=ids
-        )
+            settings, os.environ if environ is None else environ, fresh=fresh, clock=clock, sleep=sleep, ids=ids,
+            store=store,
+        )  # fmt: skip
         try:
             services = await assemble(opened, settings, model=model, tools=tools, skills=skills, folder=folder)
             made = cls(opened, services)
@@ -88,8 +88,8 @@ class Daemon:
         for item in await services.inbox.load():
             self.actors.post(item)
         self._chores = [asyncio.create_task(self._keep_lease()), asyncio.create_task(self._sweep())]
-        services.events.emit("lifecycle.started", None, None, generation=self._opened.generation,
-                             starts=self._opened.starts, pending=len(services.inbox))  # fmt: skip
+        services.events.emit("lifecycle.started", None, None, generation=self._opened.start.generation,
+                             starts=self._opened.start.starts, pending=len(services.inbox))  # fmt: skip
 
     async def __aenter__(self) -> Self:
         return self
@@ -126,12 +126,11 @@ class Daemon:
         if message_id is not None and (known := await services.inbox.seen(principal, message_id, parts)) is not None:
             services.events.emit("inbox.duplicate", known.context, known.turn, task=known.id)
             return Accepted(known)
-        await self._opened.require_room()
+        self._opened.require_room()
         id = services.ids() if context is None else context
-        owner = None if principal.role in ("root", "operator") and id == ROOT else principal
-        if id == ROOT and owner is not None:
-            owner = self._refuse_root(principal)
         sees_all = principal.role in ("root", "operator")
+        if id == ROOT and not sees_all:
+            raise NotYours(f"there is no context {id!r}")
         await services.residents.open(id, None if sees_all else principal.id, create=True)
         services.kills.reach("inbox.before")
         made = await services.inbox.accept(id, await self._stored_parts(parts), principal, message_id=message_id)
@@ -161,6 +160,14 @@ class Daemon:
         wakes = kind in services.settings.agent.wake_on
         item = await services.inbox.accept_note(context, NoteMsg(text, about), ROOT_PRINCIPAL, wakes=wakes)
         self.actors.post(item)
+
+    async def command(self, op: str, *, context: str = ROOT, principal: Principal = OPERATOR, **arguments: Any) -> Any:
+        """Give a command to a context, between two of its turns: status, context.compact, context.clear ..."""
+        return await run_command(self, op, context, arguments, principal)
+
+    def hurry(self) -> None:
+        """End now: turns in hand are left where they are, for the next life."""
+        self._over.set()
 
     async def cancel(self, task: str, *, principal: Principal = OPERATOR, reason: str = "cancelled") -> bool:
         """Ask a task to end. False when it has ended already, or has not begun: then it is left to begin and end."""
@@ -234,11 +241,6 @@ class Daemon:
         if self.actors.is_draining:
             raise Draining("this instance is going down and takes no more work")
 
-    def _refuse_root(self, principal: Principal) -> Principal:
-        from agentd.context.registry import NotYours
-
-        raise NotYours(f"there is no context {ROOT!r}")
-
     async def _stored_parts(self, parts: Sequence[Part]) -> Sequence[Part]:
         return parts
 
@@ -259,4 +261,4 @@ class Daemon:
             await self.services.memory.sweep()
 
 
-__all__ = ["Busy", "Daemon", "Draining", "FilePart", "KillPoints", "Records", "Scope", "digests"]
+__all__ = ["Busy", "Daemon", "Draining"]

@@ -45,9 +45,7 @@ class Situation:
 class Reducer:
     """Reduces contexts of one instance; one reduction of a context at a time."""
 
-    def __init__(
-        self, records: Records, events: Events, kills: KillPoints, *, clock: Callable[[], int]
-    ) -> None:
+    def __init__(self, records: Records, events: Events, kills: KillPoints, *, clock: Callable[[], int]) -> None:
         self._records, self._events, self._kills, self._clock = records, events, kills, clock
         self._busy: set[str] = set()
 
@@ -72,7 +70,9 @@ class Reducer:
             log = await self._log(held)
             settings = situation.settings if keep_last is None else replace(situation.settings, keep_last=keep_last)
             situation = replace(situation, settings=settings)
-            made = plan(self._scene(held, log, situation), settings, situation.conditions, command=command, target=target)
+            made = plan(
+                self._scene(held, log, situation), settings, situation.conditions, command=command, target=target
+            )
             if isinstance(made, Declined):
                 return self._declined(held, made)
             return await self._carry_out(held, log, situation, made, ask)
@@ -98,7 +98,12 @@ class Reducer:
         delta: Summary | None = None
         if made.folds:
             self._events.emit(
-                "context.compaction_started", held.id, None, version=made.version, reason=made.reason, before=made.before
+                "context.compaction_started",
+                held.id,
+                None,
+                version=made.version,
+                reason=made.reason,
+                before=made.before,
             )
             self._kills.reach("compact.planned")
             delta, extra = await self._summary(held, log, situation, made, ask)
@@ -229,4 +234,3 @@ async def _written(sources: list[Source], situation: Situation, held: Context, a
     except StopIteration as end:
         written: Written = end.value
         return written
-

@@ -170,7 +170,9 @@ class Requests:
         if tools not in self._tool_tokens:
             if len(self._tool_tokens) > 64:
                 self._tool_tokens.clear()
-            self._tool_tokens[tools] = self._counter.measure([Message("system", text) for text in canonical_tools(tools)])
+            self._tool_tokens[tools] = self._counter.measure(
+                [Message("system", text) for text in canonical_tools(tools)]
+            )
         return self._tool_tokens[tools]
 
     def _layout(self, shown: list[Shown], standing: Standing, volatile: str) -> Layout:

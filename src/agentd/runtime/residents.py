@@ -27,7 +27,13 @@ class Residents:
     """
 
     def __init__(
-        self, contexts: Contexts, records: Records, events: Events, *, clock: Callable[[], int], limit: Callable[[], int]
+        self,
+        contexts: Contexts,
+        records: Records,
+        events: Events,
+        *,
+        clock: Callable[[], int],
+        limit: Callable[[], int],
     ) -> None:
         self.contexts = contexts
         self._records, self._events, self._clock, self._limit = records, events, clock, limit

@@ -356,4 +356,3 @@ class Turn:
 def work_of(turn: Turn | None) -> Work:
     """What a reduction has to spare."""
     return Work(turn.id if turn is not None else None)
-

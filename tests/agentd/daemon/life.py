@@ -28,7 +28,9 @@ def tools(folder: Path) -> list[Tool]:
 
     def named(name: str, *, read_only: bool = False, idempotent: bool = False) -> Tool:
         async def run(asked: Invocation) -> Answer:
-            write_line(folder / "effects.jsonl", {"tool": name, "key": asked.key, "args": asked.arguments, "pid": os.getpid()})
+            write_line(
+                folder / "effects.jsonl", {"tool": name, "key": asked.key, "args": asked.arguments, "pid": os.getpid()}
+            )
             return Answer({"tool": name, "saw": asked.arguments.get("n")})
 
         schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
@@ -56,9 +58,7 @@ def orders(count: int) -> list[tuple[str, str, str]]:
 
 
 async def main(folder: Path, count: int) -> None:
-    settings = load(
-        [folder / "agent.yaml"], environ={}, flags=[("store.path", str(folder / "store"))]
-    )
+    settings = load([folder / "agent.yaml"], environ={}, flags=[("store.path", str(folder / "store"))])
     async with await Daemon.open(settings, model=ObedientLLM(), tools=tools(folder)) as agent:
         write_line(folder / "lives.jsonl", {"pid": os.getpid()})
 
@@ -66,7 +66,9 @@ async def main(folder: Path, count: int) -> None:
             accepted = await agent.send(text, context=context, message_id=message_id)
             write_line(folder / "acks.jsonl", {"id": message_id, "task": accepted.task.id, "context": context})
             ended = await agent.wait(accepted.task.id)
-            write_line(folder / "ends.jsonl", {"id": message_id, "task": ended.id, "state": ended.state, "text": ended.text})
+            write_line(
+                folder / "ends.jsonl", {"id": message_id, "task": ended.id, "state": ended.state, "text": ended.text}
+            )
 
         await asyncio.gather(*(one(*order) for order in orders(count)))
         await agent.until_idle()

@@ -47,7 +47,9 @@ async def verify(folder: Path) -> dict[str, int]:
             assert [entry.n for entry in log] == list(range(1, len(log) + 1)), f"{id}: numbers with gaps or repeats"
             entries += len(log)
             users.update(entry.body.message_id for entry in log if isinstance(entry.body, UserMsg))
-            unknown |= {entry.body.id for entry in log if isinstance(entry.body, ToolMsg) and entry.body.state == "unknown"}
+            unknown |= {
+                entry.body.id for entry in log if isinstance(entry.body, ToolMsg) and entry.body.state == "unknown"
+            }
             messages = [Message("system", "s"), *(message_of(entry.body) for entry in log if entry.is_message)]
             found = [p for p in check(messages, prefix=1) if p.code not in ("joined", "adjacent", "same_role")]
             assert not [p for p in found if p.code in ("unanswered", "orphan", "duplicate")], f"{id}: {found}"

@@ -1,0 +1,83 @@
+"""Putting the parts of one instance together. Opens the models that the settings name; everything else is handed in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from agentd.config import Settings
+from agentd.context.registry import Contexts
+from agentd.records import Trouble
+from agentkit.core.contracts.ports import LLM
+
+from .calls import ModelCalls
+from .events import Events
+from .governor import Governor
+from .inbox import Inbox
+from .kill_points import KillPoints
+from .memory import MemoryStore
+from .opening import Opened
+from .reducing import Reducer
+from .requests import Requests
+from .residents import Residents
+from .services import Services
+from .skills import SkillLibrary, SkillSource, folder_sources
+from .standing import Prompts
+from .tools.base import Tool
+from .tools.box import ToolBox
+
+
+async def assemble(
+    opened: Opened,
+    settings: Settings,
+    *,
+    model: LLM | None,
+    tools: Iterable[Tool],
+    skills: Sequence[SkillSource],
+    folder: Path | None,
+) -> Services:
+    """The services of an instance whose store is open."""
+    clock = opened.clock
+    events = Events(clock, ring=settings.observability.events_ring)
+    opened.troubles.listener = lambda trouble: _told(events, trouble)
+    kills = KillPoints.of_environment(os.environ)
+    governor = Governor()
+    library = SkillLibrary([*folder_sources(settings.skills), *skills], settings.skills)
+    await library.discover()
+    memory = MemoryStore()
+    box = ToolBox(tools)
+    services: Services
+
+    def resident() -> int:
+        return services.settings.context.resident
+
+    def inbox_limit() -> int:
+        return services.settings.limits.inbox
+
+    services = Services(
+        settings=settings,
+        clock=clock,
+        sleep=opened.sleep,
+        ids=opened.ids,
+        records=opened.records,
+        events=events,
+        kills=kills,
+        residents=Residents(Contexts(), opened.records, events, clock=clock, limit=resident),
+        inbox=Inbox(opened.records, clock=clock, ids=opened.ids, limit=inbox_limit),
+        governor=governor,
+        calls=ModelCalls(model, governor, events),
+        requests=Requests(clock),
+        reducer=Reducer(opened.records, events, kills, clock=clock),
+        memory=memory,
+        skills=library,
+        box=box,
+        prompts=Prompts(box, memory, library, events, clock),
+    )
+    return services
+
+
+def _told(events: Events, trouble: Trouble) -> None:
+    reason = f"{type(trouble.error).__name__}: {trouble.error}"
+    events.emit("store.error", None, None, operation=trouble.operation, attempt=trouble.attempt, detail=reason,
+                given_up=trouble.is_last)  # fmt: skip

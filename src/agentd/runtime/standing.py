@@ -1,0 +1,60 @@
+"""What stands in front of every request and behind it: prompt, tools, the closing block with plan, memory keys and
+time. Reads what the instance has in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentd.config import Settings
+from agentd.context import plan as plans
+from agentd.context.prompt import (
+    StandingPrompt,
+    ToolLine,
+    VolatileData,
+    prompt_of_settings,
+    render_volatile,
+    standing_data,
+)
+from agentd.context.resident import Context
+
+from .events import Events
+from .memory import MemoryStore
+from .principals import Principal
+from .requests import Standing
+from .skills import SkillLibrary
+from .tools.box import ToolBox
+
+
+class Prompts:
+    """The prompts of one instance, one standing text for each kind of sender, rendered again only when its inputs
+    change."""
+
+    def __init__(self, box: ToolBox, memory: MemoryStore, skills: SkillLibrary, events: Events, clock: Any) -> None:
+        self._box, self._memory, self._skills, self._events, self._clock = box, memory, skills, events, clock
+        self._standing: dict[tuple[str, str], StandingPrompt] = {}
+
+    async def of(self, held: Context, sender: Principal, settings: Settings) -> tuple[Standing, str]:
+        """What a request of this context in this sender's name begins with, and the text of its closing block."""
+        tools = self._box.definitions(sender)
+        lines = tuple(ToolLine(name, text, wire) for name, text, wire in self._box.told(sender))
+        data = standing_data(
+            settings, tools=lines, catalogue=self._skills.catalogue, principal=(sender.id, sender.role)
+        )
+        prompt = prompt_of_settings(settings)
+        own = self._standing.setdefault((sender.id, sender.role), StandingPrompt())
+        rendered, changed = own.render(prompt, data)
+        if changed is not None:
+            self._events.emit("prompt.changed", held.id, None, segment=changed.segment, at=changed.at)
+            self._told_failures(held, "standing", rendered.failures)
+        keys = await self._memory.prompt_keys()
+        plan = plans.plan_of(held.state.plan)
+        volatile = render_volatile(
+            prompt, data, VolatileData(plan=held.state.plan, plan_text=plans.render(plan) if plan else "",
+                                       memory_keys=keys, now=self._clock()),
+        )  # fmt: skip
+        self._told_failures(held, "volatile", volatile.failures)
+        return Standing(rendered.text, tools, self._box.read_only), volatile.text
+
+    def _told_failures(self, held: Context, part: str, failures: tuple[tuple[str, str], ...]) -> None:
+        for by, reason in failures:
+            self._events.emit("prompt.fallback", held.id, None, part=part, by=by, reason=reason)
