@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .doubles import FakeClock, FakeTool, RecordedSpan, RecordingTracer
 from .fake_llm import FakeLLM
+from .faults import FaultyStore
 from .run import make_test_ctx
 from .store_suite import StoreSuite
 
@@ -11,6 +12,7 @@ __all__ = [
     "FakeClock",
     "FakeLLM",
     "FakeTool",
+    "FaultyStore",
     "RecordedSpan",
     "RecordingTracer",
     "StoreSuite",
