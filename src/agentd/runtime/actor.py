@@ -22,6 +22,7 @@ from agentd.context.units import Work
 from agentd.records import Row, Write
 from agentkit.agents.loop import End, EndState
 from agentkit.core.contracts.errors import Conflict, Fenced, StoreError
+from agentkit.core.contracts.messages import Message
 from agentkit.core.contracts.requests import ChatRequest, LLMResult
 
 from .calls import Refusal, Ticket
@@ -29,7 +30,7 @@ from .effects import open_calls, stand_in
 from .governor import Wait
 from .inbox import Item, Task
 from .reducing import Situation
-from .requests import Prepared
+from .requests import Prepared, Standing
 from .turns import A2A_STATE, EXIT, Turn
 
 if TYPE_CHECKING:
@@ -258,15 +259,15 @@ class Actor:
 
     async def prepare(self, turn: Turn) -> tuple[Prepared, Situation]:
         """The next request of a turn, and what a reduction would rest on."""
-        standing, volatile = await self.services.prompts.of(self.held, turn.item.sender, turn.settings)
-        situation = self.situation(turn, standing, volatile)
-        return self.services.requests.prepare(self.held, turn.settings, standing, volatile, situation), situation
+        standing, closing = await self.services.prompts.of(self.held, turn.item.sender, turn.settings)
+        situation = self.situation(turn, standing, closing)
+        return self.services.requests.prepare(self.held, turn.settings, standing, closing, situation), situation
 
-    def situation(self, turn: Turn | None, standing: Any, volatile: str) -> Situation:
+    def situation(self, turn: Turn | None, standing: Standing, closing: list[Message]) -> Situation:
         settings = turn.settings if turn is not None else self.services.settings
         work = Work(turn.id if turn is not None else None)
         return self.services.requests.situation(
-            self.held, settings, standing, volatile, work=work, bodies=self.services.skills.bodies
+            self.held, settings, standing, closing, work=work, bodies=self.services.skills.bodies
         )
 
     async def reserve(self, kind: str, request: ChatRequest, tokens: int, turn: Turn | None) -> Ticket:
@@ -332,8 +333,8 @@ class Actor:
         window = self.services.requests.window(settings).tokens
         if self.held.state.est_tokens <= settings.context.compact_at * window / 2:
             return
-        standing, volatile = await self.services.prompts.of(self.held, self.actors.owner_of(self.held), settings)
-        await self.reduce(turn, self.situation(turn, standing, volatile))
+        standing, closing = await self.services.prompts.of(self.held, self.actors.owner_of(self.held), settings)
+        await self.reduce(turn, self.situation(turn, standing, closing))
         await self.commit()
 
     # Skills

@@ -176,7 +176,7 @@ class Actors:
         if waiting is not None and not waiting.done():
             waiting.set_result(task)
         for held in self.services.residents.contexts:
-            if any(bound == ("task", task.id) for bound in plans.bound(held.state.plan)):
+            if held.state.plan is not None and ("task", task.id) in plans.bound(held.state.plan):
                 self._actor(held.id).post(Command(self.settle_bindings, asyncio.get_running_loop().create_future()))
 
     async def wait(self, id: str) -> Task:

@@ -60,12 +60,12 @@ async def _status(actor: Actor, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _compact(actor: Actor, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    standing, volatile = await actor.services.prompts.of(
+    standing, closing = await actor.services.prompts.of(
         actor.held, actor.actors.owner_of(actor.held), actor.services.settings
     )
     made = await actor.reduce(
         None,
-        actor.situation(None, standing, volatile),
+        actor.situation(None, standing, closing),
         command=True,
         target=arguments.get("target_tokens"),
         keep_last=arguments.get("keep_last"),

@@ -35,16 +35,19 @@ class Opened:
     troubles: Troubles
     min_free: int
     free: Callable[[Path], int] | None = None
+    looked_at: int = -1_000
 
     async def renew(self) -> bool:
         """Whether the lease is still ours."""
         return self.lease is None or await renew(self.store, self.lease, clock=self.clock)
 
     def require_room(self) -> None:
-        """NoRoom when the disk of the store is nearly full: no new work is taken in then."""
-        if isinstance(self.store, SQLiteStore):
+        """NoRoom when the disk of the store is nearly full: no new work is taken in then. Looked at once a second."""
+        now = self.clock()
+        if isinstance(self.store, SQLiteStore) and not 0 <= now - self.looked_at < 1_000:
             given = {} if self.free is None else {"free": self.free}
             require_room(self.store.path, self.min_free, **given)
+            self.looked_at = now
 
     async def aclose(self) -> None:
         try:

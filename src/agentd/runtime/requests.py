@@ -37,9 +37,10 @@ WARM = 300_000
 
 @dataclass(frozen=True)
 class Standing:
-    """What stands in front of every request of a principal: the prompt's text and the tools it may use."""
+    """What stands in front of every request of a principal: the prompt as a message, and the tools it may use. The
+    same object as long as nothing of it changes, so that it is counted and rendered once."""
 
-    prompt: str
+    prompt: Message
     tools: tuple[ToolSchema, ...]
     read_only: frozenset[str] = frozenset()
 
@@ -78,7 +79,7 @@ class Requests:
         held: Context,
         settings: Settings,
         standing: Standing,
-        volatile: str,
+        closing: list[Message],
         *,
         work: Work,
         bodies: Mapping[str, str],
@@ -88,8 +89,8 @@ class Requests:
         output = min(settings.intelligence.max_output, max(window // 4, 1))
         fixed = Fixed(
             self._measured(standing.tools),
-            self._counter.measure([Message("system", standing.prompt)]),
-            self._counter.measure(_closing(volatile)),
+            self._counter.measure([standing.prompt]),
+            self._counter.measure(closing),
             output,
         )
         asked = self._asked.get(held.id)
@@ -110,7 +111,7 @@ class Requests:
         return Situation(reduction_of(settings, window), conditions, summariser, work, bodies, 120.0)
 
     def prepare(
-        self, held: Context, settings: Settings, standing: Standing, volatile: str, situation: Situation
+        self, held: Context, settings: Settings, standing: Standing, closing: list[Message], situation: Situation
     ) -> Prepared:
         """The request as it would be sent now, with its size."""
         shown = shown_messages(
@@ -118,7 +119,7 @@ class Requests:
             known=held.known,
         )  # fmt: skip
         size = request_size(shown, situation.conditions, anchor=held.state.anchor, version=held.state.version)
-        layout = self._layout(shown, standing, volatile)
+        layout = self._layout(shown, standing, closing)
         asked = self._asked.get(held.id)
         marks = layout.breakpoints(previous=asked[1] if asked is not None else None)
         request = ChatRequest(
@@ -175,22 +176,22 @@ class Requests:
             )
         return self._tool_tokens[tools]
 
-    def _layout(self, shown: list[Shown], standing: Standing, volatile: str) -> Layout:
+    def _layout(self, shown: list[Shown], standing: Standing, closing: list[Message]) -> Layout:
         messages = [one.message for one in shown]
         at = 1 if messages and marked(messages[0], "summary") is not None else 0
-        closing = tuple(_closing(volatile))
         return Layout(
             (
-                Segment("frozen", (Message("system", standing.prompt),)),
+                Segment("frozen", (standing.prompt,)),
                 Segment("summary", tuple(messages[:at])),
                 Segment("tail", tuple(messages[at:])),
-                Segment("volatile", closing),
+                Segment("volatile", tuple(closing)),
             ),
             canonical_tools(standing.tools),
         )
 
 
-def _closing(volatile: str) -> list[Message]:
+def closing_block(volatile: str) -> list[Message]:
+    """The text of the volatile part as what closes a request; nothing for none."""
     return [Message("user", frame("runtime-state", volatile, by="the runtime, not a person"))] if volatile else []
 
 

@@ -16,13 +16,18 @@ from agentd.context.prompt import (
     standing_data,
 )
 from agentd.context.resident import Context
+from agentkit.core.contracts.messages import Message
+from agentkit.core.contracts.offers import ToolSchema
 
 from .events import Events
 from .memory import MemoryStore
 from .principals import Principal
-from .requests import Standing
+from .requests import Standing, closing_block
 from .skills import SkillLibrary
 from .tools.box import ToolBox
+
+MOST_STANDING = 256
+"""Prompts with their tools that are kept ready; there is one for each kind of sender."""
 
 
 class Prompts:
@@ -32,9 +37,10 @@ class Prompts:
     def __init__(self, box: ToolBox, memory: MemoryStore, skills: SkillLibrary, events: Events, clock: Any) -> None:
         self._box, self._memory, self._skills, self._events, self._clock = box, memory, skills, events, clock
         self._standing: dict[tuple[str, str], StandingPrompt] = {}
+        self._made: dict[tuple[str, tuple[ToolSchema, ...]], Standing] = {}
 
-    async def of(self, held: Context, sender: Principal, settings: Settings) -> tuple[Standing, str]:
-        """What a request of this context in this sender's name begins with, and the text of its closing block."""
+    async def of(self, held: Context, sender: Principal, settings: Settings) -> tuple[Standing, list[Message]]:
+        """What a request of this context in this sender's name begins with, and what closes it."""
         tools = self._box.definitions(sender)
         lines = tuple(ToolLine(name, text, wire) for name, text, wire in self._box.told(sender))
         data = standing_data(
@@ -53,7 +59,15 @@ class Prompts:
                                        memory_keys=keys, now=self._clock()),
         )  # fmt: skip
         self._told_failures(held, "volatile", volatile.failures)
-        return Standing(rendered.text, tools, self._box.read_only), volatile.text
+        return self._standing_of(rendered.text, tools), closing_block(volatile.text)
+
+    def _standing_of(self, text: str, tools: tuple[ToolSchema, ...]) -> Standing:
+        found = self._made.get((text, tools))
+        if found is None:
+            if len(self._made) >= MOST_STANDING:
+                self._made.clear()
+            found = self._made[text, tools] = Standing(Message("system", text), tools, self._box.read_only)
+        return found
 
     def _told_failures(self, held: Context, part: str, failures: tuple[tuple[str, str], ...]) -> None:
         for by, reason in failures:

@@ -8,7 +8,7 @@ same turn goes on behind its last commit.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -74,8 +74,10 @@ class Turn:
         self.services, self.held = actor.services, actor.held
         self.settings = actor.services.settings  # a turn keeps the settings that it started with
         self.id = item.turn
-        self.cancelled = asyncio.Event()
+        self.cancelled = False
         self.cancel_reason = "cancelled"
+        self._job: asyncio.Future[Any] | None = None
+        self._is_late = False
         self.spent = Spent()
         limits = self.settings.limits.run
         self.loop = Loop(
@@ -87,8 +89,10 @@ class Turn:
 
     def cancel(self, reason: str = "cancelled") -> None:
         """Ask the turn to end."""
-        self.cancel_reason = reason
-        self.cancelled.set()
+        if not self.cancelled:
+            self.cancel_reason, self.cancelled = reason, True
+            if self._job is not None:
+                self._job.cancel()
 
     # Start
 
@@ -191,7 +195,7 @@ class Turn:
 
     def _guard(self) -> End | None:
         over = self.services.governor.is_over(self.held.id, self.item.principal)
-        end = self.loop.guard(self.services.clock() / 1000, cancelled=self.cancelled.is_set(), over_budget=over)
+        end = self.loop.guard(self.services.clock() / 1000, cancelled=self.cancelled, over_budget=over)
         if end is not None and end.state is EndState.CANCELLED:
             return replace(end, reason=self.cancel_reason)
         return end
@@ -245,7 +249,7 @@ class Turn:
             await self.actor.commit()
             self.services.kills.reach("round.started")
             jobs = [self._dispatch(call, step.number, at) for at, call in enumerate(step.calls)]
-            for call, answer in zip(step.calls, await self.unless_stopped(asyncio.gather(*jobs)), strict=True):
+            for call, answer in zip(step.calls, await self.unless_stopped(_all(jobs)), strict=True):
                 await self._record(call, answer, step.number)
         else:
             await self._run_in_order(step)
@@ -331,26 +335,35 @@ class Turn:
         )  # fmt: skip
         return task
 
-    async def unless_stopped(self, work: Awaitable[T]) -> T:
+    async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
         """`work`, given up when the turn is cancelled or its deadline passes. A result that is there wins."""
-        job = asyncio.ensure_future(work)
-        stop = asyncio.ensure_future(self.cancelled.wait())
+        job = self._job = asyncio.ensure_future(work)
         left = max(self.deadline - self.services.clock() / 1000, 0)
-        timer = asyncio.ensure_future(self.services.sleep(left))
+        timer = asyncio.get_running_loop().call_later(left, self._expire)
         try:
-            await asyncio.wait({job, stop, timer}, return_when=asyncio.FIRST_COMPLETED)
-            if job.done():
-                return job.result()
-            job.cancel()
-            await asyncio.wait({job})
-            if job.done() and not job.cancelled() and job.exception() is None:
-                return job.result()
+            return await job
+        except asyncio.CancelledError:
+            if not job.done():  # the actor is being stopped
+                job.cancel()
+                raise
+            if self.cancelled:
+                raise Stopped(End(EndState.CANCELLED, self.cancel_reason)) from None
+            if self._is_late:
+                limit = self.settings.limits.run.deadline.total_seconds()
+                raise Stopped(End(EndState.DEADLINE, f"after {limit:g} s")) from None
+            raise
         finally:
-            for waiting in (job, stop, timer):
-                waiting.cancel()
-        if stop.done() and not stop.cancelled():
-            raise Stopped(End(EndState.CANCELLED, self.cancel_reason))
-        raise Stopped(End(EndState.DEADLINE, f"after {self.settings.limits.run.deadline.total_seconds():g} s"))
+            timer.cancel()
+            self._job = None
+
+    def _expire(self) -> None:
+        self._is_late = True
+        if self._job is not None:
+            self._job.cancel()
+
+
+async def _all(jobs: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    return list(await asyncio.gather(*jobs))
 
 
 def work_of(turn: Turn | None) -> Work:
