@@ -16,6 +16,7 @@ from .record import Breaker, Compaction, ContextState, Entry, Msg, SkillRef, Tex
 from .reduction import Declined, Plan, view_after
 from .scene import look, shown_messages
 from .settings import Reduction
+from .skills import references
 from .tokens import Conditions, context_estimate, request_size
 from .units import Work
 from .view import of_state, with_view
@@ -119,12 +120,12 @@ def _evicted(state: ContextState, entries: Iterable[Entry], plan: Plan, settings
         return ()
     shown = of_state(state)
     kept = [e for e in entries if shown.shows(e.n) and not within(plan.folded, e.n)]
-    texts = [_text(e.body) for e in kept if e.is_message]
+    named = references((_text(e.body) for e in kept if e.is_message), settings.reference_prefix)
 
     def is_kept(ref: SkillRef) -> bool:
         if shown.shows(ref.entry) and not within(plan.folded, ref.entry):
             return True
-        return any(f"{settings.reference_prefix}{ref.name}" in text for text in texts)
+        return ref.name in named
 
     return tuple(ref.name for ref in state.skills if ref.status == "" and not is_kept(ref))
 

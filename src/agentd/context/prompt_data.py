@@ -61,11 +61,11 @@ class ToolLine:
 
     @property
     def called(self) -> str:
-        return self.wire or self.name.replace(".", "_")
+        return one_line(self.wire or self.name.replace(".", "_"))
 
     @property
     def group(self) -> str:
-        return self.family or self.name.partition(".")[0]
+        return one_line(self.family or self.name.partition(".")[0])
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agentkit.core.contracts.errors import Conflict
 from agentkit.core.contracts.ports import Append, Delete, Put
 
-from .envelope import GONE, Row, encode
+from .envelope import GONE, Row, encode, require_json, told
 from .keys import Keys
 from .writes import Add, Anything, Remove, Save, Write
 
@@ -133,7 +133,9 @@ def _checked(write: Write) -> Write:
         for line in write.lines:
             if type(line) is not bytes:
                 raise TypeError(f"a line of a log must be bytes, not {type(line).__name__}")
-    elif not isinstance(write, (Save, Remove)):
+    elif isinstance(write, Save):
+        require_json(write.state, f"the state of {told(write.kind, write.id)}")
+    elif not isinstance(write, Remove):
         raise TypeError(f"a commit holds Save, Add and Remove, not {type(write).__name__}")
     return write
 

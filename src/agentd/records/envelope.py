@@ -59,6 +59,7 @@ class _Envelope(msgspec.Struct, frozen=True):
 _FIELDS = frozenset(_Envelope.__struct_fields__)
 _encoder = msgspec.json.Encoder()
 _fields_decoder: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_raw_decoder: msgspec.json.Decoder[msgspec.Raw] = msgspec.json.Decoder(msgspec.Raw)
 _decoder: msgspec.json.Decoder[_Envelope] = msgspec.json.Decoder(_Envelope)
 
 
@@ -95,6 +96,16 @@ def decode(value: Any, version: int, kind: str, id: str) -> Row:
         raise corrupt(kind, id, f"its envelope is that of {told(made.kind, made.id)}")
     unknown = {name: raw.copy() for name, raw in found.items() if name not in _FIELDS} if len(found) > 9 else None
     return Row(kind, id, made.seq, bytes(made.state), made.ts, made.fence, made.commit, version, unknown)
+
+
+def require_json(state: object, what: str) -> None:
+    """ValueError for what would leave a row that nobody can read. The text is passed over, not decoded."""
+    if type(state) is not bytes:
+        raise TypeError(f"{what} must be bytes of JSON, not {type(state).__name__}")
+    try:
+        _raw_decoder.decode(state)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{what} is no JSON: {error}") from None
 
 
 def told(kind: str, id: str) -> str:

@@ -96,10 +96,11 @@ def name_of(key: str) -> Name | None:
 
 def check_id(id: object) -> str:
     """The id; TypeError for no text, ValueError for one that is empty, too long, or no valid UTF-8."""
-    size = len(check_text(id)) if id.isascii() else len(id.encode())  # type: ignore[attr-defined]
+    text = check_text(id)
+    size = len(text) if text.isascii() else len(text.encode())
     if not 1 <= size <= MAX_ID:
         raise ValueError(f"an id has 1 to {MAX_ID} bytes of UTF-8, this one {size}")
-    return id  # type: ignore[return-value]
+    return text
 
 
 def check_text(text: object) -> str:
