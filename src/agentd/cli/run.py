@@ -58,6 +58,7 @@ class Life:
 
         self.agent, self.again = agent, again
         self.stopping = asyncio.Event()
+        self.reloads: set[asyncio.Task[None]] = set()
 
     def listen(self) -> None:
         """Drain on SIGTERM and SIGINT, the second one ends at once; reload on SIGHUP."""
@@ -67,21 +68,21 @@ class Life:
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(name, self.stop)
-        loop.add_signal_handler(signal.SIGHUP, self.reload)
+        loop.add_signal_handler(signal.SIGHUP, lambda: self.reloads.add(loop.create_task(self.reload())))
 
     def stop(self) -> None:
         if self.stopping.is_set():
             self.agent.hurry()
         self.stopping.set()
 
-    def reload(self) -> None:
+    async def reload(self) -> None:
         """Read the configuration again. A faulty or refused one changes nothing, and is told."""
         import logging
 
         from agentd.config import Refused
 
         try:
-            changes = self.agent.reload(self.again())
+            changes = await self.agent.reload(self.again())
         except click.ClickException as error:
             logging.getLogger("agentd").error("not reloaded: %s", error.format_message())
             return

@@ -17,6 +17,7 @@ from .actor import Actor, Command
 from .inbox import Item, Task
 from .principals import ROOT_PRINCIPAL, Principal
 from .services import Services
+from .slots import Slots
 
 if TYPE_CHECKING:
     from .turns import Turn
@@ -36,7 +37,7 @@ class Actors:
         self.services = services
         self.running: dict[str, Actor] = {}
         """Turns in hand, by turn id."""
-        self.slots = asyncio.Semaphore(services.settings.agent.max_parallel_turns)
+        self.slots = Slots(lambda: services.settings.agent.max_parallel_turns)
         self.is_draining = False
         self.is_degraded = False
         self._on_halt = on_halt

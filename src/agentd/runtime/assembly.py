@@ -73,6 +73,7 @@ async def assemble(
         skills=library,
         box=box,
         prompts=Prompts(box, memory, library, events, clock),
+        given_skills=tuple(skills),
     )
     return services
 

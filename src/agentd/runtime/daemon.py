@@ -19,6 +19,7 @@ from typing import Any, Self
 from agentd.config import Changes, Refused, Settings, reload
 from agentd.context.record import ROOT, NoteMsg, Part, TextPart
 from agentd.context.registry import Contexts, NotYours
+from agentkit.core.contracts.errors import StoreError
 from agentkit.core.contracts.ports import LLM, Lease, Store
 
 from .actors import Actors
@@ -28,6 +29,7 @@ from .events import Events
 from .inbox import Accepted, Busy, Draining, Task
 from .opening import Opened, open_instance
 from .principals import OPERATOR, ROOT_PRINCIPAL, Principal
+from .retention import Janitor
 from .services import Services
 from .skills import SkillSource
 from .tools.base import Tool
@@ -43,6 +45,7 @@ class Daemon:
     def __init__(self, opened: Opened, services: Services) -> None:
         self._opened, self.services = opened, services
         self.actors = Actors(services, on_halt=self._halt)
+        self._janitor = Janitor(services.records, services.residents.contexts, services.clock)
         self.halted: str | None = None
         """Why this life ended before its time: the store failed, or its lease was lost."""
         self._over = asyncio.Event()
@@ -191,11 +194,12 @@ class Daemon:
         self.actors.resume()
         self.events.emit("lifecycle.resumed", None, None)
 
-    def reload(self, settings: Settings) -> Changes | Refused:
+    async def reload(self, settings: Settings) -> Changes | Refused:
         """Go on with other settings, from the next turn of each context on, or refuse them all."""
         changes = reload(self.services.settings, settings)
         if isinstance(changes, Changes):
-            self.services.reload(changes.settings)
+            await self.services.reload(changes.settings)
+            self.actors.slots.look()
             self.events.emit("lifecycle.reloaded", None, None, keys=list(changes.keys))
         return changes
 
@@ -258,7 +262,14 @@ class Daemon:
     async def _sweep(self) -> None:
         while True:
             await self.services.sleep(SWEEP)
-            await self.services.memory.sweep()
+            try:
+                await self.services.memory.sweep()
+                swept = await self._janitor.sweep(self.services.settings)
+            except (StoreError, OSError) as error:  # told by the records; the next sweep looks again
+                log.warning("the sweep was put off: %s", error)
+                continue
+            if any(swept.values()):
+                log.info("swept: %s", ", ".join(f"{count} {name}" for name, count in swept.items() if count))
 
 
 __all__ = ["Busy", "Daemon", "Draining"]

@@ -63,8 +63,13 @@ class Residents:
                     self._locks.pop(id, None)
         if principal is not None and id != ROOT:
             self.contexts.conversation(id, principal)
-        if held.state.status == DELETED and not create:
-            raise NotYours(f"there is no context {id!r}")
+        if held.state.status != "open":
+            # Its owner's next message opens a conversation again; what was deleted begins anew under the same owner.
+            if not create:
+                if held.state.status == DELETED:
+                    raise NotYours(f"there is no context {id!r}")
+            else:
+                held.update(status="open")
         self._touch(id)
         return held
 

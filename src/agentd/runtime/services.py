@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from agentd.config import Settings
 from agentd.records import Records
@@ -17,7 +17,7 @@ from .memory import MemoryStore
 from .reducing import Reducer
 from .requests import Requests
 from .residents import Residents
-from .skills import SkillLibrary
+from .skills import SkillLibrary, SkillSource, folder_sources
 from .standing import Prompts
 from .tools.box import ToolBox
 
@@ -44,5 +44,13 @@ class Services:
     skills: SkillLibrary
     box: ToolBox
     prompts: Prompts
-    tasks_running: dict[str, str] = field(default_factory=dict)
-    """Task id to context id, of the turns in hand."""
+    given_skills: Sequence[SkillSource] = ()
+    """Sources that the embedding program handed in, besides the configured ones."""
+
+    async def reload(self, settings: Settings) -> None:
+        """Take over other settings; whatever copies of them its parts keep are replaced."""
+        self.settings = settings
+        self.box.reload(settings)
+        self.governor.reload(settings)
+        self.memory.reload(settings.memory)
+        await self.skills.update([*folder_sources(settings.skills), *self.given_skills], settings.skills)

@@ -79,13 +79,18 @@ class Turn:
         self._job: asyncio.Future[Any] | None = None
         self._is_late = False
         self.spent = Spent()
+        mine = [entry for entry in self.held.entries if entry.turn == self.id]
+        self.recorded = mine
+        """What an earlier life wrote of this turn."""
         limits = self.settings.limits.run
+        # A run lasts from its first entry on, over all lives that work on it; waiting in the inbox is no part of it.
+        started = (mine[0].ts if mine else self.services.clock()) / 1000
         self.loop = Loop(
             LoopLimits(limits.steps, limits.tokens, limits.deadline.total_seconds()),
-            started=item.ts / 1000,
+            started=started,
             read_only=self.services.box.is_read_only,
         )
-        self.deadline = item.ts / 1000 + limits.deadline.total_seconds()
+        self.deadline = started + limits.deadline.total_seconds()
 
     def cancel(self, reason: str = "cancelled") -> None:
         """Ask the turn to end."""
@@ -98,7 +103,7 @@ class Turn:
 
     async def run(self) -> End:
         """To the end, without writing it: `finish` does."""
-        mine = [entry for entry in self.held.entries if entry.turn == self.id]
+        mine = self.recorded
         try:
             if mine:
                 self.services.events.emit("inbox.replayed", self.held.id, self.id, entries=len(mine))
