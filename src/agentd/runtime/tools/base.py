@@ -10,9 +10,8 @@ from agentd.config import Settings
 from agentd.context.record import Control, Part
 from agentd.context.resident import Context
 from agentd.records import Records, Write
-
-from ..principals import Principal
-from ..skills import SkillLibrary
+from agentd.runtime.principals import Principal
+from agentd.runtime.skills import SkillLibrary
 
 FinishStatus: TypeAlias = Literal["completed", "failed", "refused", "cancelled"]
 
