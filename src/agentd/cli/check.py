@@ -2,7 +2,7 @@
 
 import click
 
-from agentd.cli.configured import Configured, settings
+from agentd.cli.configured import Configured, settings, warnings
 
 
 @click.command(cls=Configured, short_help="Check the configuration; nothing is started.")
@@ -12,6 +12,8 @@ def command(ctx: click.Context, files: tuple[str, ...]) -> None:
     file and line and its key. Nothing is started, opened or written; secrets are looked up, and shown nowhere.
     """
     found = settings(ctx, files)
+    for warning in warnings(found):
+        click.echo(f"agentd: {warning}", err=True)
     from agentd.config import digest
 
     click.echo(f"configuration of {found.agent.name} is sound: store {found.store_kind}, digest {digest(found)[:12]}")

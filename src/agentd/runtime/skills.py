@@ -149,9 +149,11 @@ class SkillLibrary:
 
     async def update(self, sources: Iterable[SkillSource], settings: Skills) -> Catalogue:
         """Take over other sources and settings, as a reload does, and discover anew; those not among them close."""
-        old = list(self._sources.values())
+        old = self._sources
         self.settings, self._sources = settings, _named(sources)
-        await _close([one for one in old if one not in self._sources.values()])
+        # What another source offered under this name is nothing that this one ever had.
+        self._offered = {name: had for name, had in self._offered.items() if self._sources.get(name) is old.get(name)}
+        await _close([one for one in old.values() if one not in self._sources.values()])
         return await self.discover()
 
     async def aclose(self) -> None:

@@ -50,7 +50,7 @@ async def mine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     [
         ("codec.py", [1]), ("KIT/core/co", [1]), ("C:\\Temp\\", [1]), ("max_depth", [2]), ("grep 100", [2]),
         ("数据", [3]), ("连接失败", [3]), ("失", [3]), ("STRASSE", [3]), ('"quoted"', [3]), ("ident_4711", []),
-        ("line", [4]), ("te", [4, 1]), ("codec decoy", []), ("", []), ("parts", []),
+        ("line", [4]), ("te", [4, 3, 1]), ("codec decoy", []), ("", []), ("parts", []),
     ],
 )  # fmt: skip
 async def test_f32_entries_are_found_by_pieces(mine: Records, text: str, numbers: list[int]) -> None:

@@ -1,0 +1,128 @@
+"""What a tool is, what it is called with and what it answers. Values and protocols only."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+from agentd.config import Settings
+from agentd.context.record import Control, Part
+from agentd.context.resident import Context
+from agentd.records import Records, Write
+from agentd.runtime.principals import Principal
+from agentd.runtime.skills import SkillLibrary
+
+FinishStatus: TypeAlias = Literal["completed", "failed", "refused", "cancelled"]
+
+
+class EndsTurn(Exception):
+    """Raised by what a desk does, it goes through the tool and the box: the turn ends, and no result is made of it."""
+
+
+class ToolError(Exception):
+    """What a tool says to the model: its text becomes the result, as an error."""
+
+
+@dataclass(frozen=True)
+class Finish:
+    """The turn is to end after this round. `exit`: exit code of a one-shot prompt, None for that of the status."""
+
+    status: FinishStatus = "completed"
+    output: Any = None
+    reason: str = ""
+    exit: int | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a call came to. `content`: any JSON. `bodies` and `writes`: control entries and rows that are committed
+    together with the result, or not at all."""
+
+    content: Any = None
+    is_error: bool = False
+    parts: tuple[Part, ...] = ()
+    bodies: tuple[Control, ...] = ()
+    writes: tuple[Write, ...] = ()
+    finish: Finish | None = None
+
+
+class Desk(Protocol):
+    """What the daemon's own tools see of the context that calls them. `settings`: those that the turn started with;
+    `now` in ms; `window`: tokens of the model in use."""
+
+    @property
+    def context(self) -> Context: ...
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def now(self) -> int: ...
+
+    @property
+    def window(self) -> int: ...
+
+    @property
+    def records(self) -> Records: ...
+
+    @property
+    def memory(self) -> Any: ...
+
+    @property
+    def skills(self) -> SkillLibrary: ...
+
+    def new_id(self) -> str:
+        """An id that is nobody else's."""
+        ...
+
+    def status(self) -> dict[str, Any]:
+        """A summary of the instance and of this context."""
+        ...
+
+    async def compact(self, target_tokens: int | None = None, keep_last: int | None = None) -> dict[str, Any]:
+        """Reduce the context now: version, est_tokens, folded, and `declined` with the reason where it was not."""
+        ...
+
+    async def think(
+        self, prompt: str, schema: Mapping[str, Any] | None, reads: Sequence[str], skills: Sequence[str]
+    ) -> Any:
+        """The model's answer to one prompt: text, or by `schema`. `reads`: memory keys, `skills`: names, whose texts
+        go along. Raises ToolError where there is none."""
+        ...
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """One call. `tool`: the name that the model called; `key`: idempotency key, the same when it is run again in
+    another life. `context`, `turn`, `round`, `index` say where it stands; `principal`: in whose name."""
+
+    tool: str
+    arguments: dict[str, Any]
+    call: str
+    key: str
+    context: str
+    turn: str
+    round: int
+    index: int
+    principal: Principal
+    desk: Desk
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool. `name`: dotted for the daemon's own; `parameters` and `output`: JSON Schemas of arguments and result.
+
+    `read_only`: a call changes nothing, so calls may run together and again; `idempotent`: run twice with the same
+    arguments and key it comes to the same. `internal`: one of the daemon's own, whose changes are committed together
+    with their result.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any] = field(hash=False)
+    run: Callable[[Invocation], Awaitable[Answer]]
+    read_only: bool = False
+    idempotent: bool = False
+    internal: bool = False
+    output: Mapping[str, Any] | None = field(default=None, hash=False)
