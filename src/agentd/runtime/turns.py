@@ -30,7 +30,7 @@ from .calls import Refusal
 from .effects import OpenCall, fate, key_of, open_calls, stand_in
 from .inbox import Item, Task
 from .requests import Prepared
-from .tools.base import Answer, Invocation
+from .tools.base import Answer, EndsTurn, Invocation
 
 if TYPE_CHECKING:
     from .actor import Actor
@@ -49,9 +49,11 @@ EXIT = {
 }  # fmt: skip
 """Exit code of a one-shot prompt, likewise."""
 UNREACHABLE, OVER_BUDGET = 4, 7
+FINISH = "finish"
+"""The tool that ends a turn."""
 
 
-class Stopped(Exception):
+class Stopped(EndsTurn):
     """The turn was cancelled, or its deadline passed, while something was awaited."""
 
     def __init__(self, end: End) -> None:
@@ -127,20 +129,29 @@ class Turn:
 
     async def _take_up(self, mine: Sequence[Entry]) -> End | None:
         """Go on behind the last durable step: the machine is told what was recorded, open calls get their fate."""
-        spent = Usage()
         for at, entry in enumerate(mine):
-            if isinstance(entry.body, AssistantMsg):
-                step = self.loop.answer(message_of(entry.body), Usage())
-                if isinstance(step, End):
-                    return step
-                found = [e.body for e in mine[at + 1 :] if isinstance(e.body, ToolMsg) and e.round == entry.round]
-                if len({m.id for m in found}) >= len(entry.body.tool_calls):
-                    end = self.loop.results([message_of(m) for m in found])
-                    if end is not None:
-                        return end
-        self.spent.usage = spent
+            if not isinstance(entry.body, AssistantMsg):
+                continue
+            # What the provider reported is not on record; the context's estimate stands for it.
+            step = self.loop.answer(message_of(entry.body), Usage(self.held.state.est_tokens, entry.est))
+            if isinstance(step, End):
+                return step
+            found = [e.body for e in mine[at + 1 :] if isinstance(e.body, ToolMsg) and e.round == entry.round]
+            for body in found:
+                self._finish_again(step.calls, body)
+            if {body.id for body in found if body.state != "pending"} >= {call.id for call in entry.body.tool_calls}:
+                end = self.loop.results([message_of(body) for body in found])
+                if end is not None:
+                    return end
         left = open_calls(mine)
         return await self._settle_round(left) if left else None
+
+    def _finish_again(self, calls: Sequence[ToolCall], result: ToolMsg) -> None:
+        """A recorded call of `finish` asks for the end once more."""
+        call = next((call for call in calls if call.id == result.id and call.name == FINISH), None)
+        if call is not None and not result.is_error and not result.state:
+            given = dict(call.arguments)
+            self.loop.finish(given["status"], given.get("output"), given.get("reason", ""), given.get("exit"))
 
     async def _settle_round(self, left: Sequence[OpenCall]) -> End | None:
         again: list[OpenCall] = []
