@@ -18,6 +18,7 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -37,6 +38,7 @@ from agentkit.core.contracts.requests import ChatRequest, Delta, LLMResult
 from agentkit.core.contracts.usage import Usage
 from agentkit.state.compaction import extract
 from agentkit.state.context import CharClassTokenCounter
+from agentkit.state.stores.find import fold, searchable
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = "What does module seven do, and who calls it? " * 4
@@ -115,7 +117,7 @@ def throughput() -> Table:
         folder = Path(name)
         ours = asyncio.run(run(folder))
         rows = _rows_of(folder / "store" / "agentd.db")
-        plain = _plain_loop(folder / "plain.db", rows, conversations) / (len(rows["turns"]) / len(rows["turns"]))
+        plain = _plain_loop(folder / "plain.db", rows, conversations)
         print(f"     ours {ours:,.0f} turns/s, plain loop {plain:,.0f}", flush=True)
         _where(folder / "profile")
     table.faster("durable turns of the daemon", "the same rows in the plainest group-committed SQLite loop", ours / plain,
@@ -123,42 +125,61 @@ def throughput() -> Table:
     return table
 
 
-def _rows_of(path: Path) -> dict[str, list[Any]]:
-    """One turn's rows as they are in the database: key, body, text of the index."""
+@dataclass(frozen=True)
+class Rows:
+    """What one turn leaves in the database: log lines with the text of each for the index, and rows."""
+
+    lines: tuple[tuple[bytes, str], ...]
+    context: bytes
+    task: bytes
+
+
+def _rows_of(path: Path) -> Rows:
+    """The rows of a conversation's last turn."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
-        tables = [name for (name,) in db.execute("select name from sqlite_master where type = 'table'")]
-        return {"tables": tables, "turns": [None]}
+        (log,) = db.execute("select log from entry where key like '%/log/c7'").fetchone()
+        (context,) = db.execute("select body from entry where key like '%/context/c7'").fetchone()
+        (task,) = db.execute("select body from entry where key like '%/task/%'").fetchone()
+        items = db.execute("select body from item where id >> 31 = ? order by id desc limit 3", (log,)).fetchall()
+    lines = [body for (body,) in reversed(items)]
+    return Rows(tuple((line, fold(searchable(line))) for line in lines), context, task)
 
 
-def _plain_loop(path: Path, rows: dict[str, Any], conversations: int) -> float:
-    """Turns per second of a loop that writes what a turn writes, in three commits each, 64 turns a transaction: two log
-    lines with their search index, five row writes, one removal, at synchronous FULL."""
-    line = (
-        f'{{"n":1,"ts":1,"kind":"user","body":{{"role":"user","parts":[{{"type":"text","text":"{TEXT}"}}]}}}}'.encode()
-    )
-    row = b'{"v":1,"kind":"context","id":"c1","seq":1,"fence":1,"commit":"x","ts":1,"instance":"bench","state":{}}' * 4
+def _plain_loop(path: Path, rows: Rows, conversations: int) -> float:
+    """Turns per second of a loop that writes what a turn writes, in three commits one after the other, those of all
+    conversations in one transaction each, at synchronous FULL: nothing is looked at, checked or decided."""
+    index = "create virtual table words using fts5(text, content='', columnsize=0, detail=none, tokenize='trigram')"
+    put = "insert or replace into entry values (?, ?, ?)"
+    (user, *rest), number, done = rows.lines, 0, 0
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("pragma journal_mode=wal")
         db.execute("pragma synchronous=full")
-        db.execute("create table entry (key text primary key, version integer, body blob) without rowid")
-        db.execute("create table item (id integer primary key, body blob)")
-        db.execute("create virtual table words using fts5(text, tokenize='trigram', content='')")
-        done, number = 0, 0
+        db.execute("create table entry (key text not null primary key, version integer, body)")
+        db.execute("create table item (id integer primary key, body not null)")
+        db.execute(index)
+
+        def add(line: tuple[bytes, str]) -> None:
+            nonlocal number
+            number += 1
+            db.execute("insert into item values (?, ?)", (number, line[0]))
+            db.execute("insert into words(rowid, text) values (?, ?)", (number, line[1]))
+
         start = perf_counter()
         while done < 20:
-            for step in range(3):  # accepted, asked, answered: each waits for the one before
+            for step in ("accepted", "asked", "answered"):
                 db.execute("begin immediate")
                 for n in range(conversations):
-                    if step == 0:
-                        for key in (f"inbox/{n}", f"task/{done}/{n}"):
-                            db.execute("insert or replace into entry values (?, ?, ?)", (key, done, row))
-                        continue
-                    number += 1
-                    db.execute("insert into item values (?, ?)", (number, line))
-                    db.execute("insert into words(rowid, text) values (?, ?)", (number, TEXT))
-                    db.execute("insert or replace into entry values (?, ?, ?)", (f"context/{n}", done, row))
-                    if step == 2:
-                        db.execute("insert or replace into entry values (?, ?, ?)", (f"task/{done}/{n}", done, row))
+                    if step == "accepted":
+                        db.execute(put, (f"inbox/{n}", done, user[0]))
+                        db.execute(put, (f"task/{done}/{n}", done, rows.task))
+                    elif step == "asked":
+                        add(user)
+                        db.execute(put, (f"context/{n}", done, rows.context))
+                    else:
+                        for line in rest:
+                            add(line)
+                        db.execute(put, (f"context/{n}", done, rows.context))
+                        db.execute(put, (f"task/{done}/{n}", done, rows.task))
                         db.execute("delete from entry where key = ?", (f"inbox/{n}",))
                 db.execute("commit")
             done += 1

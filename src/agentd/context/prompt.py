@@ -124,7 +124,7 @@ class Rendered:
 def render_standing(prompt: Prompt, data: StandingData) -> Rendered:
     """The standing part: by the template, else by the built-in one, else name and instruction. Never empty, and never
     raises."""
-    return _rendered((prompt.standing, prompt_of().standing), data.data, lambda: _joined(data), may_be_blank=False)
+    return _rendered((prompt.standing, prompt_of().standing), lambda: data.shown, lambda: _joined(data), may_be_blank=False)
 
 
 def render_volatile(prompt: Prompt, standing: StandingData, data: VolatileData) -> Rendered:
@@ -132,7 +132,7 @@ def render_volatile(prompt: Prompt, standing: StandingData, data: VolatileData) 
     says nothing. Never raises."""
     return _rendered(
         (prompt.volatile, prompt_of().volatile),
-        lambda: {**standing.data(), **data.data()},
+        lambda: {**standing.shown, **data.data()},
         lambda: "",
         may_be_blank=True,
     )

@@ -14,6 +14,7 @@ import msgspec
 
 from agentd.config import Settings, duration_text
 from agentkit.core.contracts.frozen import deep_freeze
+from agentkit.core.contracts.messages import derived
 from agentkit.core.contracts.surrogates import replace_surrogates
 
 from .skills import Catalogue, Listed, listing, one_line
@@ -87,6 +88,11 @@ class StandingData:
     def __post_init__(self) -> None:
         for name in ("limits", "extra"):  # so that they stay what they were compared with
             object.__setattr__(self, name, deep_freeze(getattr(self, name)))
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """`data`, made once: a request needs it twice, and it changes seldom."""
+        return derived(self, "_shown", StandingData.data)
 
     def data(self) -> dict[str, Any]:
         """As templates read it: plain mappings, lists, texts and numbers."""

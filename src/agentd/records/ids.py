@@ -24,15 +24,29 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+class Drawn:
+    """Random bytes of the system, drawn in large pieces: a call of its own for each id would let go of the interpreter
+    each time, and waiting for it again takes longer than the turn that needs the id."""
+
+    def __init__(self, size: int = 4_096) -> None:
+        self._size, self._left = size, b""
+
+    def __call__(self, count: int) -> bytes:
+        if len(self._left) < count:
+            self._left = os.urandom(self._size)
+        made, self._left = self._left[:count], self._left[count:]
+        return made
+
+
 class Ids:
     """A source of ids: call it for the next one. Each is greater than the one before, also within a millisecond and
     when the clock is set back. For one thread; the same `clock` and `random` give the same ids.
 
-    `clock`: milliseconds since the epoch. `random(n)`: n random bytes.
+    `clock`: milliseconds since the epoch. `random(n)`: n random bytes, by default the system's.
     """
 
-    def __init__(self, clock: Callable[[], int] = wall_ms, random: Callable[[int], bytes] = os.urandom) -> None:
-        self._clock, self._random = clock, random
+    def __init__(self, clock: Callable[[], int] = wall_ms, random: Callable[[int], bytes] | None = None) -> None:
+        self._clock, self._random = clock, random or Drawn()
         self._ms, self._tail = -1, 0
 
     def __call__(self) -> str:

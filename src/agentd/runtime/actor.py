@@ -263,7 +263,7 @@ class Actor:
         situation = self.situation(turn, standing, closing)
         return self.services.requests.prepare(self.held, turn.settings, standing, closing, situation), situation
 
-    def situation(self, turn: Turn | None, standing: Standing, closing: list[Message]) -> Situation:
+    def situation(self, turn: Turn | None, standing: Standing, closing: tuple[Message, ...]) -> Situation:
         settings = turn.settings if turn is not None else self.services.settings
         work = Work(turn.id if turn is not None else None)
         return self.services.requests.situation(

@@ -1,16 +1,13 @@
-"""Calls of the model: paid for beforehand, settled afterwards, and put into the form that a provider accepts. Awaits the
-model that is handed in.
-"""
+"""Calls of the model: paid for beforehand, settled afterwards. Awaits the model that is handed in."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from agentkit.core.contracts.errors import TransientError
 from agentkit.core.contracts.ports import LLM
 from agentkit.core.contracts.requests import ChatRequest, LLMResult
 from agentkit.core.contracts.usage import Usage
-from agentkit.core.contracts.validity import repair
 from agentkit.models.catalog import cost, rates
 
 from .events import Events
@@ -54,10 +51,6 @@ class ModelCalls:
         """Make the call. Whatever becomes of it is charged: what was reported, else what was set aside."""
         usage = None
         try:
-            # Models that run in this process have no adapter that would do this by their provider's rules.
-            mended = repair(request.messages, prefix=request.prefix_length)
-            if mended.changes:
-                request = replace(request, messages=mended.messages, cache_hint=bool(request.cache_hint) or None)
             try:
                 result = await self.model.chat(request)
             except (OSError, TimeoutError) as error:

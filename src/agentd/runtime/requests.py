@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from agentd.config import Settings
 from agentd.context.messages import Shown
@@ -23,6 +24,7 @@ from agentkit.core.contracts.messages import Message, marked
 from agentkit.core.contracts.offers import ToolSchema, canonical_tools
 from agentkit.core.contracts.requests import ChatRequest
 from agentkit.core.contracts.usage import Usage
+from agentkit.core.contracts.validity import GrowingView
 from agentkit.models.catalog import Window, rates
 from agentkit.state.compaction import Summariser
 from agentkit.state.context import CharClassTokenCounter, Layout
@@ -67,6 +69,7 @@ class Requests:
         self._calibrations: dict[str, Calibration] = {}
         self._asked: dict[str, tuple[int, Layout]] = {}
         self._reported: dict[str, tuple[int, int, int, int]] = {}
+        self._views: dict[str, GrowingView] = {}
         self._tool_tokens: dict[tuple[ToolSchema, ...], int] = {}
 
     def window(self, settings: Settings) -> Window:
@@ -79,7 +82,7 @@ class Requests:
         held: Context,
         settings: Settings,
         standing: Standing,
-        closing: list[Message],
+        closing: tuple[Message, ...],
         *,
         work: Work,
         bodies: Mapping[str, str],
@@ -111,7 +114,7 @@ class Requests:
         return Situation(reduction_of(settings, window), conditions, summariser, work, bodies, 120.0)
 
     def prepare(
-        self, held: Context, settings: Settings, standing: Standing, closing: list[Message], situation: Situation
+        self, held: Context, settings: Settings, standing: Standing, closing: tuple[Message, ...], situation: Situation
     ) -> Prepared:
         """The request as it would be sent now, with its size."""
         shown = shown_messages(
@@ -122,8 +125,9 @@ class Requests:
         layout = self._layout(shown, standing, closing)
         asked = self._asked.get(held.id)
         marks = layout.breakpoints(previous=asked[1] if asked is not None else None)
+        view = self._views.setdefault(held.id, GrowingView())
         request = ChatRequest(
-            tuple(layout.messages()),
+            view.messages(tuple(layout.messages()), prefix=1),
             settings.intelligence.model,
             standing.tools or None,
             max_tokens=situation.conditions.fixed.output,
@@ -163,6 +167,7 @@ class Requests:
         """A context left memory."""
         self._asked.pop(id, None)
         self._reported.pop(id, None)
+        self._views.pop(id, None)
 
     def _calibration(self, model: str) -> Calibration:
         return self._calibrations.get(model) or Calibration.seed(model)
@@ -176,7 +181,7 @@ class Requests:
             )
         return self._tool_tokens[tools]
 
-    def _layout(self, shown: list[Shown], standing: Standing, closing: list[Message]) -> Layout:
+    def _layout(self, shown: list[Shown], standing: Standing, closing: tuple[Message, ...]) -> Layout:
         messages = [one.message for one in shown]
         at = 1 if messages and marked(messages[0], "summary") is not None else 0
         return Layout(
@@ -184,15 +189,16 @@ class Requests:
                 Segment("frozen", (standing.prompt,)),
                 Segment("summary", tuple(messages[:at])),
                 Segment("tail", tuple(messages[at:])),
-                Segment("volatile", tuple(closing)),
+                Segment("volatile", closing),
             ),
             canonical_tools(standing.tools),
         )
 
 
-def closing_block(volatile: str) -> list[Message]:
+@lru_cache(16)
+def closing_block(volatile: str) -> tuple[Message, ...]:
     """The text of the volatile part as what closes a request; nothing for none."""
-    return [Message("user", frame("runtime-state", volatile, by="the runtime, not a person"))] if volatile else []
+    return (Message("user", frame("runtime-state", volatile, by="the runtime, not a person")),) if volatile else ()
 
 
 def reduction_of(settings: Settings, window: int) -> Reduction:

@@ -8,6 +8,7 @@ from typing import Any
 from agentd.config import Settings
 from agentd.context import plan as plans
 from agentd.context.prompt import (
+    StandingData,
     StandingPrompt,
     ToolLine,
     VolatileData,
@@ -37,15 +38,13 @@ class Prompts:
     def __init__(self, box: ToolBox, memory: MemoryStore, skills: SkillLibrary, events: Events, clock: Any) -> None:
         self._box, self._memory, self._skills, self._events, self._clock = box, memory, skills, events, clock
         self._standing: dict[tuple[str, str], StandingPrompt] = {}
+        self._data: dict[tuple[str, str], tuple[tuple[object, ...], StandingData]] = {}
         self._made: dict[tuple[str, tuple[ToolSchema, ...]], Standing] = {}
 
-    async def of(self, held: Context, sender: Principal, settings: Settings) -> tuple[Standing, list[Message]]:
+    async def of(self, held: Context, sender: Principal, settings: Settings) -> tuple[Standing, tuple[Message, ...]]:
         """What a request of this context in this sender's name begins with, and what closes it."""
         tools = self._box.definitions(sender)
-        lines = tuple(ToolLine(name, text, wire) for name, text, wire in self._box.told(sender))
-        data = standing_data(
-            settings, tools=lines, catalogue=self._skills.catalogue, principal=(sender.id, sender.role)
-        )
+        data = self._data_of(sender, settings, tools)
         prompt = prompt_of_settings(settings)
         own = self._standing.setdefault((sender.id, sender.role), StandingPrompt())
         rendered, changed = own.render(prompt, data)
@@ -60,6 +59,18 @@ class Prompts:
         )  # fmt: skip
         self._told_failures(held, "volatile", volatile.failures)
         return self._standing_of(rendered.text, tools), closing_block(volatile.text)
+
+    def _data_of(self, sender: Principal, settings: Settings, tools: tuple[ToolSchema, ...]) -> StandingData:
+        """The same object while its inputs are the same ones, so that what is rendered of it need not be made again."""
+        inputs = (settings, tools, self._skills.catalogue)
+        found = self._data.get((sender.id, sender.role))
+        if found is None or any(a is not b for a, b in zip(found[0], inputs, strict=True)):
+            lines = tuple(ToolLine(name, text, wire) for name, text, wire in self._box.told(sender))
+            made = standing_data(
+                settings, tools=lines, catalogue=self._skills.catalogue, principal=(sender.id, sender.role)
+            )
+            found = self._data[sender.id, sender.role] = (inputs, made)
+        return found[1]
 
     def _standing_of(self, text: str, tools: tuple[ToolSchema, ...]) -> Standing:
         found = self._made.get((text, tools))

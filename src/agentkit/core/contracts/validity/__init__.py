@@ -5,6 +5,7 @@ Touches only its arguments. One rule set serves cutting, importing, compacting a
 
 from __future__ import annotations
 
+from .growing import GrowingView
 from .problems import CODES, FIRST, MEDIA_MOVED, NO_OUTPUT, STAND_IN, Problem
 from .rules import ANTHROPIC, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, STRICT, Rules, Spelling
 from .view import Repaired, answered, check, open_calls, repair, require_request
@@ -20,6 +21,7 @@ __all__ = [
     "OPENAI_RESPONSES",
     "STAND_IN",
     "STRICT",
+    "GrowingView",
     "Problem",
     "Repaired",
     "Rules",

@@ -1,0 +1,85 @@
+"""`GrowingView`: the repair of a transcript that grows, carried on instead of made anew. Touches only its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..blocks import NativeBlock
+from ..messages import Message, marked, same_objects
+from .rules import STRICT, Rules
+from .view import repair
+
+_ANCHOR = Message("user", "-")
+"""Stands in front of a stretch that begins with an answer of the model, as something always does."""
+
+
+class GrowingView:
+    """The view of one transcript, for the same rules, asked for again and again as messages are added.
+
+    A transcript falls into stretches that each begin with an answer of the model behind something else. What `repair`
+    makes of one does not depend on those in front of it, and stays as it is when more come, as long as every result is
+    in the stretch of its call and no id comes twice. So only what was added since the last time is repaired; a
+    transcript that is otherwise, or that changed in front, is repaired as a whole. The outcome is always that of
+    `repair`.
+    """
+
+    def __init__(self, rules: Rules = STRICT) -> None:
+        self._rules = rules
+        self._seen: list[Message] = []
+        self._view: list[Message] = []
+        self._ids: set[str] = set()
+        self._prefix: int | None = None
+
+    def messages(self, given: Sequence[Message], *, prefix: int | None = None) -> tuple[Message, ...]:
+        """The messages of `repair(given, rules, prefix=prefix)`."""
+        known = len(self._seen)
+        if prefix != self._prefix or len(given) < known or not same_objects(self._seen, list(given[:known])):
+            self._forget(prefix)
+            known = 0
+        cuts = [at for at in range(max(known, 1), len(given)) if _begins(given, at)]
+        ends = [at for at in cuts if at > known]
+        for end in ends:
+            if not self._settle(given[len(self._seen) : end], prefix):
+                self._forget(prefix)
+                return repair(given, self._rules, prefix=prefix).messages
+        rest = given[len(self._seen) :]
+        made = self._repaired(rest, prefix)
+        if made is None:
+            return repair(given, self._rules, prefix=prefix).messages
+        return (*self._view, *made[0])
+
+    def _settle(self, stretch: Sequence[Message], prefix: int | None) -> bool:
+        made = self._repaired(stretch, prefix)
+        if made is None:
+            return False
+        self._view += made[0]
+        self._ids |= made[1]
+        self._seen += stretch
+        return True
+
+    def _repaired(self, stretch: Sequence[Message], prefix: int | None) -> tuple[tuple[Message, ...], set[str]] | None:
+        """The view of a stretch and the ids of its calls; None where it cannot be told by itself."""
+        ids: set[str] = set()
+        for message in stretch:
+            for call in message.tool_calls:
+                if not call.id or call.id in ids or call.id in self._ids:
+                    return None
+                ids.add(call.id)
+            if message.role == "tool" and message.tool_call_id not in ids:
+                return None
+            if message.meta and (marked(message, "late") or marked(message, "pending")):
+                return None
+            if any(isinstance(block, NativeBlock) for block in message.blocks):
+                return None
+        if not self._seen:
+            return repair(stretch, self._rules, prefix=prefix).messages, ids
+        view = repair((_ANCHOR, *stretch), self._rules, prefix=0).messages
+        return (view[1:], ids) if view and view[0] is _ANCHOR else None
+
+    def _forget(self, prefix: int | None) -> None:
+        self._seen, self._view, self._ids, self._prefix = [], [], set(), prefix
+
+
+def _begins(given: Sequence[Message], at: int) -> bool:
+    """Whether a stretch begins at this place: with an answer of the model that follows something else."""
+    return given[at].role == "assistant" and given[at - 1].role not in ("assistant", "system", "developer")

@@ -1,0 +1,51 @@
+"""The repair of a growing transcript is the repair of the transcript."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentkit.core.contracts.messages import Message, ToolCall
+from agentkit.core.contracts.validity import ANTHROPIC, GEMINI, OPENAI_CHAT, STRICT, GrowingView, Rules, repair
+from tests.strategies import transcripts, valid_transcripts
+
+RULES = st.sampled_from([STRICT, ANTHROPIC, OPENAI_CHAT, GEMINI])
+
+
+def grown(messages: list[Message], steps: list[int], rules: Rules, prefix: int | None) -> None:
+    """Ask for every beginning of the transcript that the steps name, and for the whole."""
+    view = GrowingView(rules)
+    for end in [*sorted(steps), len(messages)]:
+        asked = tuple(messages[:end])
+        assert view.messages(asked, prefix=prefix) == repair(asked, rules, prefix=prefix).messages
+
+
+@given(transcripts(), st.lists(st.integers(0, 12)), RULES, st.sampled_from([None, 0, 1]))
+def test_any_transcript_grows_as_repair_has_it(
+    messages: list[Message], steps: list[int], rules: Rules, prefix: int | None
+) -> None:
+    grown(messages, steps, rules, prefix)
+
+
+@given(valid_transcripts(), st.lists(st.integers(0, 20)), RULES)
+def test_a_valid_transcript_grows_as_repair_has_it(messages: list[Message], steps: list[int], rules: Rules) -> None:
+    grown(messages, steps, rules, None)
+
+
+@given(valid_transcripts(), valid_transcripts(), RULES)
+def test_another_head_starts_anew(first: list[Message], second: list[Message], rules: Rules) -> None:
+    view = GrowingView(rules)
+    for messages in (tuple(first), tuple(second), (*first, *second)):
+        assert view.messages(messages) == repair(messages, rules).messages
+
+
+def test_only_what_was_added_is_repaired() -> None:
+    """A closing block that changes every time costs nothing of what stands in front of it."""
+    view, messages = GrowingView(), [Message("system", "s")]
+    for n in range(50):
+        messages.append(Message("user", f"question {n}"))
+        asked = (*messages, Message("user", f"it is {n} o'clock"))
+        made = view.messages(asked, prefix=1)
+        assert made == repair(asked, prefix=1).messages
+        assert len(view._seen) == 4 * n
+        messages.append(Message("assistant", "", tool_calls=(ToolCall(f"c{n}", "look", {}),)))
+        messages.append(Message("tool", "seen", name="look", tool_call_id=f"c{n}"))
+        messages.append(Message("assistant", f"answer {n}"))
