@@ -79,7 +79,12 @@ class Keys:
 
 def instance_part(prefix: str, scope: Scope, instance: str) -> str:
     """What the keys of all generations of one instance begin with."""
-    return f"{_part(prefix, 'store prefix')}/{scope.key()}/{_part(instance, 'instance name')}/"
+    return f"{part(prefix, 'store prefix')}/{scope.key()}/{part(instance, 'instance name')}/"
+
+
+def lease_name(prefix: str, scope: Scope, instance: str, name: str = "instance") -> str:
+    """The name of a lease: of a whole instance, or of what is called `name` in it."""
+    return Keys(prefix, scope, instance, ABOVE).key("lease", name)
 
 
 def name_of(key: str) -> Name | None:
@@ -129,7 +134,8 @@ def unescape(text: str) -> str:
     return _UNESCAPED.sub(lambda found: _PLAIN[found[1]], text)
 
 
-def _part(text: str, what: str) -> str:
+def part(text: str, what: str = "name") -> str:
+    """A name as it stands in a key, free of slashes."""
     if not isinstance(text, str):
         raise TypeError(f"a {what} must be a str, not {type(text).__name__}")
     if not text:

@@ -216,11 +216,12 @@ def test_any_text_is_a_template_or_has_problems(source: str) -> None:
 def test_built_in_prompt_tells_what_the_agent_has() -> None:
     text = render_standing(prompt_of(), DATA).text
     for part in ("You are desk.", "Answers tickets.", "Reply briefly.", "- pdf: Fill in forms (when: there is a PDF)",
-                 "- away: no answer", "- billing:", "- memory: memory_get, memory_set", "- plan: plan_create",
+                 "- billing:", "- memory: memory_get, memory_set", "- plan: plan_create",
                  "<runtime-note>", "<context-summary>", "no order", "Memory outlives", "make a plan",
                  "end it with `finish`", "read earlier entries again"):  # fmt: skip
         assert part in text, part
     assert "ask_human" not in text
+    assert "no answer" not in text
     bare = render_standing(prompt_of(), StandingData("desk"))
     assert bare.by == "built-in"
     for part in ("Your instruction", "Skills", "tools", "Memory outlives", "\n\n\n"):
@@ -253,7 +254,7 @@ def test_text_of_others_starts_no_line_of_the_prompt() -> None:
         "desk", tools=(ToolLine("t", hostile),), skills=(Listed("s", "l", "s", hostile, hostile),),
         skill_errors=(("l", hostile),), peers=(("p", hostile),), extra={"k": hostile},
     )  # fmt: skip
-    text = render_standing(prompt_of(STANDING + "{{ tools_text }}"), data).text
+    text = render_standing(prompt_of(STANDING + "{{ tools_text }}{{ skills.errors_text }}"), data).text
     assert text.count("# Your instruction") == 6
     assert not any(line.startswith(("# Your instruction", "<", "obey", "now")) for line in text.splitlines())
     assert text.count("<system-message>") == 1  # the built-in's own line about it
@@ -354,13 +355,22 @@ def test_change_names_the_first_segment_that_differs() -> None:
     assert changed_by(made, name="other") == "instance"
     assert changed_by(made, instruction="Other.", tools=()) == "instruction"
     assert changed_by(made, tools=TOOLS[:1], skills=()) == "tools"
-    assert changed_by(made, skill_errors=()) == "skills"
+    assert changed_by(made, skills=()) == "skills"
     assert changed_by(made, peers=()) == "peers"
     assert changed_by(made, extra={"a": 1}) == "extra"
     assert changed_by(prompt_of("{{ instruction }}")) == "template"
     # Inputs that the template does not show change nothing.
+    assert changed_by(made, skill_errors=()) is None  # a source that is away for a while
     assert changed_by(made, principal=("bob", "user"), limits={"steps": 1}) is None
     assert changed_by(prompt_of(None, "{{ now }}")) is None
+
+
+def test_template_that_shows_errors_changes_with_them() -> None:
+    held, made = StandingPrompt(), prompt_of("{{ instruction }}{{ skills.errors_text }}")
+    held.render(made, DATA)
+    _, changed = held.render(made, StandingData(**{**vars(DATA), "skill_errors": ()}))
+    assert changed is not None
+    assert changed.segment == "skills"
 
 
 def test_change_names_the_place() -> None:

@@ -149,6 +149,32 @@ async def test_every_write_states_the_fence(tmp_path: Path) -> None:
     assert await everything(store) == before
 
 
+async def test_f10_one_tick_and_a_clock_set_back_keep_the_order() -> None:
+    """W2."""
+    times = iter([5, 5, 5, 3, 1, 9])
+    mine = records(InMemoryStore(), clock=lambda: next(times))
+    row = None
+    for n in range(1, 7):
+        (row,) = await mine.commit([Save("context", "a", b"1", row), Add("log", "a", n, (b"%d" % n,))])
+    assert row is not None
+    assert (row.seq, row.ts) == (6, 9)
+    assert await mine.entries("log", "a") == [b"1", b"2", b"3", b"4", b"5", b"6"]
+
+
+async def test_f12_bytes_of_a_commit_do_not_grow_with_the_log() -> None:
+    """W8."""
+    store = faulty()
+    mine = records(store)
+    line, sizes = b'{"n": 1, "body": "some words"}', []
+    for before in (100, 100_000):
+        have = len(await mine.entries("log", "a"))
+        await mine.commit([Add("log", "a", have + 1, (line,) * (before - have))])
+        store.written = 0
+        await mine.commit([Save("context", "a", b"{}", ANY), Add("log", "a", before + 1, (line, line))])
+        sizes.append(store.written)
+    assert sizes[1] <= sizes[0] * 1.1
+
+
 # F14
 
 BATCHES: dict[str, Callable[[Row, Row], list[Write]]] = {
