@@ -124,7 +124,9 @@ class Rendered:
 def render_standing(prompt: Prompt, data: StandingData) -> Rendered:
     """The standing part: by the template, else by the built-in one, else name and instruction. Never empty, and never
     raises."""
-    return _rendered((prompt.standing, prompt_of().standing), lambda: data.shown, lambda: _joined(data), may_be_blank=False)
+    return _rendered(
+        (prompt.standing, prompt_of().standing), lambda: data.shown, lambda: _joined(data), may_be_blank=False
+    )
 
 
 def render_volatile(prompt: Prompt, standing: StandingData, data: VolatileData) -> Rendered:

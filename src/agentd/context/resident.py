@@ -33,6 +33,7 @@ from .record import (
     entry_of,
 )
 from .rows import decode_entry, encode_apart, encode_entry, encode_state
+from .showing import Showing
 from .view import View, advance, of_state, restored, with_view
 
 STATE, LOG = "context", "log"
@@ -60,6 +61,11 @@ class Context:
         self._entries: dict[int, Entry] = {}
         self._pending: list[Entry] = []
         self._is_loaded = state.next == 1
+        self.showing = Showing(counter, self._entries_get, self.known)
+        """The messages of the current view, carried on while it grows."""
+
+    def _entries_get(self, n: int) -> Entry | None:
+        return self._entries.get(n)
 
     @property
     def id(self) -> str:

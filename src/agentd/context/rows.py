@@ -38,10 +38,13 @@ from .record import (
 
 def encode_state(state: ContextState) -> bytes:
     """The row as JSON, without the fields of APART."""
-    slim = msgspec.structs.replace(state, summary=Summary(), plan=None, preflight=None, unknown={})
+    slim = msgspec.structs.replace(state, summary=_NO_SUMMARY, plan=None, preflight=None, unknown={})
     row = msgspec.to_builtins(slim, str_keys=True)
     row.pop("summary", None)  # a dataclass, which is written whether it is empty or not
     return _encoded({**state.unknown, "v": RECORD_VERSION, **row}, state.id)
+
+
+_NO_SUMMARY = Summary()
 
 
 def encode_apart(state: ContextState) -> dict[str, bytes]:

@@ -6,7 +6,7 @@ version of the context: after a reduction everything is estimated anew.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -19,7 +19,7 @@ from agentkit.models.catalog import Window, resolve_window
 from agentkit.state.compaction import PriceRates
 from agentkit.state.context import CharClassTokenCounter, PrefixContext
 from agentkit.state.context.anchor import Anchor as ReportedAnchor
-from agentkit.state.context.anchor import Calibration, TokenCount, anchored, unanchored
+from agentkit.state.context.anchor import Calibration, anchored, unanchored
 
 from .messages import Shown
 from .record import Anchor, ContextState
@@ -75,30 +75,31 @@ def request_size(
     shown: Sequence[Shown], conditions: Conditions, *, anchor: Anchor | None = None, version: int = 0
 ) -> RequestSize:
     """The size of the request that these messages make. An anchor of another version counts for nothing."""
-    fixed, measure = conditions.fixed, conditions.counter.measure
+    measure = conditions.counter.measure
     behind = [s.message for s in shown if s.n is None]
     summary = behind[:1] if behind and marked(behind[0], "summary") is not None else []
     segments = {
-        "tools": fixed.tools,
-        "prompt": fixed.prompt,
         "summary": measure(summary),
         "skills": measure(behind[len(summary) :]),
         "tail": measure([s.message for s in shown if s.n is not None]),
-        "volatile": fixed.volatile,
     }
-    count = _anchored(shown, conditions, anchor) if anchor is not None and anchor.version == version else None
-    if count is None:
-        count = unanchored(sum(segments.values()), conditions.calibration)
-    return RequestSize(count.tokens, count.upper, count.source, count.factor, segments)
+    holds = anchor is not None and anchor.version == version and anchor.input_tokens > 0
+    since = [s.message for s in shown if holds and anchor and s.n is not None and s.n > anchor.entry]
+    return size_of(segments, conditions, anchor=anchor if holds else None, since=measure(since))
 
 
-def _anchored(shown: Sequence[Shown], conditions: Conditions, anchor: Anchor) -> TokenCount | None:
-    if anchor.input_tokens <= 0:
-        return None
-    since = conditions.counter.measure([s.message for s in shown if s.n is not None and s.n > anchor.entry])
-    reported = ReportedAnchor(anchor.input_tokens, anchor.volatile, anchor.version, PrefixContext(), [])
-    exact = bool(getattr(conditions.counter, "exact", False))
-    return anchored(reported, since + conditions.fixed.volatile, conditions.calibration, exact=exact)
+def size_of(segments: Mapping[str, int], conditions: Conditions, *, anchor: Anchor | None, since: int) -> RequestSize:
+    """The size of a request whose `summary`, `skills` and `tail` have these estimated tokens. `anchor`: one that holds,
+    None without; `since`: tokens of the tail behind it."""
+    fixed = conditions.fixed
+    found = {"tools": fixed.tools, "prompt": fixed.prompt, **segments, "volatile": fixed.volatile}
+    if anchor is None:
+        count = unanchored(sum(found.values()), conditions.calibration)
+    else:
+        reported = ReportedAnchor(anchor.input_tokens, anchor.volatile, anchor.version, PrefixContext(), [])
+        exact = bool(getattr(conditions.counter, "exact", False))
+        count = anchored(reported, since + fixed.volatile, conditions.calibration, exact=exact)
+    return RequestSize(count.tokens, count.upper, count.source, count.factor, found)
 
 
 def fits(size: RequestSize, conditions: Conditions) -> bool:

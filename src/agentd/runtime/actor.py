@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from agentd.context.compact import Applied, Declined
 from agentd.context import skills as skill_steps
+from agentd.context.compact import Applied, Declined
 from agentd.context.record import Entry, NoteMsg, PlanChange, SkillChange, TextPart
 from agentd.context.resident import Context
 from agentd.context.skill_file import SkillError
@@ -26,6 +26,7 @@ from agentkit.core.contracts.messages import Message
 from agentkit.core.contracts.requests import ChatRequest, LLMResult
 
 from .calls import Refusal, Ticket
+from .desk import TurnDesk
 from .effects import open_calls, stand_in
 from .governor import Wait
 from .inbox import Item, Task
@@ -211,9 +212,9 @@ class Actor:
         """Have the context in memory, whole and sealed."""
         held = await self.services.residents.open(self.id, create=True)
         self.held = await self.services.residents.load(held)
-        if self._is_ready:
-            return
         self._is_ready = True
+        if self.id in self.services.residents.sealed:
+            return
         unfinished = {item.turn for item in self.services.inbox.of_context(self.id)}
         left = [found for found in open_calls(self.held.entries) if found.turn not in unfinished]
         now = self.services.clock()
@@ -231,6 +232,7 @@ class Actor:
             self.services.events.emit("restore.sealed", self.id, None, calls=len(left))
             self.services.kills.reach("restore.sealed")
         await self.actors.settle_bindings(self)
+        self.services.residents.sealed.add(self.id)
 
     def after_commit(self, point: str) -> None:
         """Pass this kill point once the next commit is done."""
@@ -384,8 +386,12 @@ class Actor:
             calls.append(c)
         return msgspec.structs.replace(made, tool_calls=tuple(calls))
 
-    def desk(self, turn: Turn) -> Any:
-        return None
+    def desk(self, turn: Turn) -> TurnDesk:
+        """What tools see of this context while the turn lasts."""
+        return TurnDesk(self, turn)
+
+    async def think(self, turn: Turn, *a: Any) -> Any:
+        raise NotImplementedError
 
     # What a turn hands over
 

@@ -46,7 +46,8 @@ async def assemble(
     library = SkillLibrary([*folder_sources(settings.skills), *skills], settings.skills)
     await library.discover()
     memory = MemoryStore()
-    box = ToolBox(tools)
+    box = ToolBox(tools, settings, sleep=opened.sleep)
+    requests = Requests(clock)
     services: Services
 
     def resident() -> int:
@@ -63,11 +64,11 @@ async def assemble(
         records=opened.records,
         events=events,
         kills=kills,
-        residents=Residents(Contexts(), opened.records, events, clock=clock, limit=resident),
+        residents=Residents(Contexts(), opened.records, events, clock=clock, limit=resident, forget=requests.forget),
         inbox=Inbox(opened.records, clock=clock, ids=opened.ids, limit=inbox_limit),
         governor=governor,
         calls=ModelCalls(model, governor, events),
-        requests=Requests(clock),
+        requests=requests,
         reducer=Reducer(opened.records, events, kills, clock=clock),
         memory=memory,
         skills=library,

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from agentd.context.compact import Applied
+from agentd.context.compact import Applied, Declined
 from agentd.context.pins import pin
 from agentd.context.record import Clear, Restore
 from agentd.context.registry import NotYours, status_of
-from agentd.context.resident import LOG
+from agentd.context.resident import LOG, Context
 from agentd.context.rows import decode_entry
 from agentd.context.view import view
 
@@ -71,12 +71,12 @@ async def _compact(actor: Actor, arguments: Mapping[str, Any]) -> dict[str, Any]
         keep_last=arguments.get("keep_last"),
     )
     await actor.commit()
-    return told(made, actor)
+    return told(made, actor.held)
 
 
-def told(made: Any, actor: Actor) -> dict[str, Any]:
+def told(made: Applied | Declined, held: Context) -> dict[str, Any]:
     """What `context.compact` answers."""
-    answer = {"version": actor.held.state.version, "est_tokens": actor.held.state.est_tokens, "folded": 0}
+    answer: dict[str, Any] = {"version": held.state.version, "est_tokens": held.state.est_tokens, "folded": 0}
     if not isinstance(made, Applied):
         return {**answer, "declined": made.reason, "detail": made.detail}
     folds = [entry.body.folded for entry in made.entries if entry.kind == "compaction"]

@@ -15,8 +15,8 @@ from agentd.config import Settings
 from agentd.context.messages import Shown
 from agentd.context.resident import Context
 from agentd.context.scene import shown_messages
-from agentd.context.settings import Reduction
-from agentd.context.tokens import Conditions, Fixed, RequestSize, model_window, request_size
+from agentd.context.settings import RULE_SHARE, Reduction
+from agentd.context.tokens import Conditions, Fixed, RequestSize, model_window, size_of
 from agentd.context.units import Work
 from agentkit.core.contracts.counting import SyncTokenCounter
 from agentkit.core.contracts.framing import frame
@@ -117,11 +117,7 @@ class Requests:
         self, held: Context, settings: Settings, standing: Standing, closing: tuple[Message, ...], situation: Situation
     ) -> Prepared:
         """The request as it would be sent now, with its size."""
-        shown = shown_messages(
-            held.view, held.entries, held.id, situation.settings, situation.conditions, bodies=situation.bodies,
-            known=held.known,
-        )  # fmt: skip
-        size = request_size(shown, situation.conditions, anchor=held.state.anchor, version=held.state.version)
+        shown, size = self._sized(held, situation)
         layout = self._layout(shown, standing, closing)
         asked = self._asked.get(held.id)
         marks = layout.breakpoints(previous=asked[1] if asked is not None else None)
@@ -135,8 +131,26 @@ class Requests:
             cache_hint=marks,
             prefix=1,
         )
-        last = max((one.n for one in shown if one.n is not None), default=0)
+        last = next((one.n for one in reversed(shown) if one.n is not None), 0)
         return Prepared(request, size, layout, last, situation.conditions.fixed.volatile)
+
+    def _sized(self, held: Context, situation: Situation) -> tuple[list[Shown], RequestSize]:
+        """What is shown, and how large the request is with it."""
+        state, conditions, settings = held.state, situation.conditions, situation.settings
+        room = settings.summary_room(conditions.window), int(RULE_SHARE * conditions.window)
+        shown = held.showing.of(
+            state,
+            situation.bodies,
+            room,
+            lambda: shown_messages(
+                held.view, held.entries, held.id, settings, conditions, bodies=situation.bodies, known=held.known
+            ),
+        )
+        anchor = state.anchor
+        if anchor is not None and (anchor.version != state.version or anchor.input_tokens <= 0):
+            anchor = None
+        since = held.showing.since(anchor.entry) if anchor is not None else 0
+        return shown, size_of(held.showing.segments(), conditions, anchor=anchor, since=since)
 
     def previous(self, held: Context) -> Layout | None:
         """The layout of this context's last request in this life."""

@@ -34,13 +34,17 @@ class Residents:
         *,
         clock: Callable[[], int],
         limit: Callable[[], int],
+        forget: Callable[[str], None] = lambda id: None,
     ) -> None:
         self.contexts = contexts
         self._records, self._events, self._clock, self._limit = records, events, clock, limit
+        self._forget = forget
         # Guards each id against being read or made twice at once; dropped when nobody waits for it.
         self._locks: dict[str, asyncio.Lock] = {}
         self._idle: OrderedDict[str, None] = OrderedDict()
         self._in_use: dict[str, int] = {}
+        self.sealed: set[str] = set()
+        """Contexts that have been looked over since they were read: no call of theirs waits for a life that is over."""
 
     async def open(self, id: str, principal: str | None = None, *, create: bool = False) -> Context:
         """The context `id`, its state only. With `create` it is made, and stored, where it is not there.
@@ -102,6 +106,7 @@ class Residents:
             held.revert()
             self.contexts.remove(id)
         self._idle.pop(id, None)
+        self.sealed.discard(id)
 
     def _touch(self, id: str) -> None:
         if id in self._in_use or id not in self.contexts:
@@ -113,6 +118,8 @@ class Residents:
             held = self.contexts.get(oldest)
             if held is not None and not held.is_dirty:
                 self.contexts.remove(oldest)
+                self.sealed.discard(oldest)
+                self._forget(oldest)
 
     async def _read(self, id: str) -> Context | None:
         row = await self._records.get(STATE, id)

@@ -50,7 +50,7 @@ class Services:
     async def reload(self, settings: Settings) -> None:
         """Take over other settings; whatever copies of them its parts keep are replaced."""
         self.settings = settings
-        self.box.reload(settings)
+        self.box.settings = settings
         self.governor.reload(settings)
         self.memory.reload(settings.memory)
         await self.skills.update([*folder_sources(settings.skills), *self.given_skills], settings.skills)
