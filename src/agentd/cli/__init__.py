@@ -42,7 +42,7 @@ COMMANDS = {
     "check": "agentd.cli.check",
     "inspect": "agentd.cli.inspect",
     "prompt": "agentd.cli.prompt",
-    "run": "agentd.cli.run",
+    "run": "agentd.cli.running",
     "schema": "agentd.cli.schema",
 }
 """Subcommands and the modules that hold them, each as `command`."""

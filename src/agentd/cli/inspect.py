@@ -1,14 +1,14 @@
-"""`agentd inspect`: look into what is stored, also while a daemon runs. Reads the store that the configuration names."""
+"""`agentd inspect`: look into what is stored, also while a daemon runs. Reads the store of the configuration."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from agentd.cli.configured import Configured, settings
+from agentd.cli.starting import StoreFailed
 
 if TYPE_CHECKING:
     from agentd.runtime.reading import Reader
@@ -63,6 +63,8 @@ def log(ctx: click.Context, files: tuple[str, ...], context: str, entries: str |
     """Print the log of a context, folded entries included."""
     first, last = _range(entries)
     found = _read(ctx, files, lambda reader: reader.log(context, first, last))
+    import json
+
     from agentd.context.rows import encode_entry
 
     for entry in found:
@@ -170,9 +172,7 @@ def _read(ctx: click.Context, files: tuple[str, ...], what: Callable[[Reader], A
     try:
         return asyncio.run(read())
     except (StoreError, OSError) as error:
-        failed = click.ClickException(str(error))
-        failed.exit_code = 8
-        raise failed from error
+        raise StoreFailed(str(error)) from error
     except (LookupError, ValueError, FormatError) as error:
         raise click.ClickException(str(error)) from error
 
@@ -193,10 +193,14 @@ def _plain(value: Any) -> Any:
 
 
 def _print_json(value: Any) -> None:
+    import json
+
     click.echo(json.dumps(value, ensure_ascii=False, indent=2, default=str))
 
 
 def _short(value: Any, width: int = 100) -> str:
+    import json
+
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     line = " ".join(text.split())
     return line if len(line) <= width else f"{line[: width - 1]}…"

@@ -5,22 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from agentd.context import plan as plans
-from agentd.context.record import ROOT, PlanChange
-from agentd.context.resident import Context
+from agentd.context.record import PlanChange
 
 from .actor import Actor, Command
 from .inbox import Item, Task
-from .principals import ROOT_PRINCIPAL, Principal
 from .services import Services
-from .slots import Slots
-
-if TYPE_CHECKING:
-    from .turns import Turn
+from .turns import Turn
+from .writer import Writer
 
 T = TypeVar("T")
 log = logging.getLogger("agentd")
@@ -35,9 +31,8 @@ class Actors:
 
     def __init__(self, services: Services, *, on_halt: Callable[[str], None]) -> None:
         self.services = services
-        self.running: dict[str, Actor] = {}
+        self.running: dict[str, Turn] = {}
         """Turns in hand, by turn id."""
-        self.slots = Slots(lambda: services.settings.agent.max_parallel_turns)
         self.is_draining = False
         self.is_degraded = False
         self._on_halt = on_halt
@@ -71,7 +66,7 @@ class Actors:
         """Hand an accepted item to its context's writer."""
         self._actor(item.context).post(item)
 
-    async def command(self, context: str, run: Callable[[Actor], Awaitable[T]]) -> T:
+    async def command(self, context: str, run: Callable[[Writer], Awaitable[T]]) -> T:
         """Do something between two turns of a context, and return what it gives."""
         waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._actor(context).post(Command(run, waiting))
@@ -80,8 +75,13 @@ class Actors:
 
     def turn_of(self, task: str) -> Turn | None:
         """The turn in hand that works on a task."""
-        turns = (actor.turn for actor in self.running.values())
-        return next((turn for turn in turns if turn is not None and turn.item.task == task), None)
+        return next((turn for turn in self.running.values() if turn.item.task == task), None)
+
+    def began(self, turn: Turn) -> None:
+        self.running[turn.id] = turn
+
+    def ended(self, turn: Turn) -> None:
+        self.running.pop(turn.id, None)
 
     def _actor(self, context: str) -> Actor:
         found = self._actors.get(context)
@@ -103,7 +103,7 @@ class Actors:
 
     # Who may go on
 
-    async def may_start(self, actor: Actor) -> bool:
+    async def may_start(self) -> bool:
         """Wait while the instance is paused; False once it is going down."""
         if not self.is_draining:
             await self._open.wait()
@@ -120,12 +120,12 @@ class Actors:
         self.is_draining = True
         self._open.set()
 
-    async def may_retry(self, actor: Actor) -> bool:
+    async def may_retry(self, context: str) -> bool:
         """After trouble with the store: False where the instance halts, else True once it is worth another try."""
         if self.services.settings.store.on_error == "halt":
             self.halt("the store failed")
             return False
-        count = self._conflicts[actor.id] = self._conflicts.get(actor.id, 0) + 1
+        count = self._conflicts[context] = self._conflicts.get(context, 0) + 1
         if count > MAX_CONFLICTS and not self.is_degraded:
             return False
         self.is_degraded = True
@@ -195,9 +195,9 @@ class Actors:
                 return task
         return await asyncio.shield(waiting)
 
-    async def settle_bindings(self, actor: Actor) -> None:
+    async def settle_bindings(self, writer: Writer) -> None:
         """Bring the items of a context's plan up to date whose run, subagent or task has ended."""
-        held = actor.held
+        held = writer.held
         before = held.state.plan
         made = before
         for kind, id in plans.bound(before):
@@ -207,7 +207,7 @@ class Actors:
         if made is before:
             return
         held.append(PlanChange("settle", made), now=self.services.clock(), source="runtime")
-        await actor.commit()
+        await writer.commit()
         self.services.events.emit("plan.settled", held.id, None)
 
     async def outcome(self, kind: str, id: str) -> tuple[bool, str] | None:
@@ -227,12 +227,6 @@ class Actors:
             if task.is_settled
             else None
         )
-
-    def owner_of(self, held: Context) -> Principal:
-        """In whose name the runtime itself looks at a context."""
-        if held.id == ROOT or held.state.principal is None:
-            return ROOT_PRINCIPAL
-        return Principal(held.state.principal, "user")
 
     def log_failure(self, context: str, error: Exception) -> None:
         """Work on a context died of a fault of ours: said in full, since nobody else will."""

@@ -23,6 +23,7 @@ from .requests import Requests
 from .residents import Residents
 from .services import Services
 from .skills import SkillLibrary, SkillSource, folder_sources
+from .slots import Slots
 from .standing import Prompts
 from .tools.base import Tool
 from .tools.box import ToolBox
@@ -42,7 +43,8 @@ async def assemble(
     events = Events(clock, ring=settings.observability.events_ring)
     opened.troubles.listener = lambda trouble: _told(events, trouble)
     kills = KillPoints.of_environment(os.environ)
-    governor = Governor()
+    governor = Governor(settings, clock, sleep=opened.sleep)
+    await governor.ready(opened.records)
     library = SkillLibrary([*folder_sources(settings.skills), *skills], settings.skills)
     await library.discover()
     memory = MemoryStore()
@@ -74,6 +76,7 @@ async def assemble(
         skills=library,
         box=box,
         prompts=Prompts(box, memory, library, events, clock),
+        slots=Slots(lambda: services.settings.agent.max_parallel_turns),
         given_skills=tuple(skills),
     )
     return services

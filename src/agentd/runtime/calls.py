@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from agentkit.core.contracts.errors import TransientError
 from agentkit.core.contracts.ports import LLM
 from agentkit.core.contracts.requests import ChatRequest, LLMResult
@@ -13,17 +11,16 @@ from agentkit.models.catalog import cost, rates
 from .events import Events
 from .governor import Governor, Refused, Reservation, Wait
 
+MAX_OUTPUT = 4_096
+"""Tokens of an answer that are set aside where a request names no limit."""
+
 
 class Refusal(RuntimeError):
-    """The budget does not allow this call."""
+    """The budget does not allow this call. `is_failure`: the turn is to end as failed, not as refused."""
 
-
-@dataclass(frozen=True)
-class Ticket:
-    """A call that may be made: what it is for, and what was set aside for it."""
-
-    kind: str
-    reservation: Reservation
+    def __init__(self, reason: str, *, is_failure: bool = False) -> None:
+        self.is_failure = is_failure
+        super().__init__(reason)
 
 
 class ModelCalls:
@@ -33,37 +30,37 @@ class ModelCalls:
         self.model, self.governor, self._events = model, governor, events
 
     def reserve(
-        self, kind: str, tokens: int, request: ChatRequest, *, context: str, principal: str, settings_model: str
-    ) -> Ticket | Wait:
+        self, kind: str, tokens: int, request: ChatRequest, *, context: str, principal: str
+    ) -> Reservation | Wait:
         """Set aside what a call of `tokens` prompt tokens may cost. Raises Refusal where it may not be made."""
-        output = request.max_tokens or 4_096
-        usd = _usd(request.model or settings_model, tokens, output)
+        output = request.max_tokens or MAX_OUTPUT
+        usd = _usd(request.model, tokens, output)
         found = self.governor.reserve(tokens, output, usd, kind=kind, context=context, principal=principal)
-        if isinstance(found, Wait):
-            self._events.emit("budget.wait", context, None, window=found.window, until=found.until)
-            return found
         if isinstance(found, Refused):
             self._events.emit("budget.refused", context, None, window=found.window, reason=found.reason)
-            raise Refusal(found.reason)
-        return Ticket(kind, found)
+            raise Refusal(found.reason, is_failure=found.is_failure)
+        if isinstance(found, Wait):
+            self._events.emit("budget.wait", context, None, window=found.window, until=found.until)
+        return found
 
-    async def run(self, request: ChatRequest, ticket: Ticket) -> LLMResult:
+    async def run(self, request: ChatRequest, reservation: Reservation) -> LLMResult:
         """Make the call. Whatever becomes of it is charged: what was reported, else what was set aside."""
         usage = None
         try:
-            try:
-                result = await self.model.chat(request)
-            except (OSError, TimeoutError) as error:
-                # A model that was handed in may let its transport's errors through; they are not the store's.
-                raise TransientError(f"{type(error).__name__}: {error}") from error
+            result = await self.model.chat(request)
             usage = result.usage
             return result
+        except (OSError, TimeoutError) as error:
+            # A model that was handed in may let its transport's errors through; they are not the store's.
+            raise TransientError(f"{type(error).__name__}: {error}") from error
         finally:
-            self.governor.settle(ticket.reservation, usage)
+            self.governor.settle(reservation, usage, usd=None if usage is None else _cost(request.model, usage))
 
 
-def _usd(model: str, tokens: int, output: int) -> float | None:
+def _cost(model: str | None, usage: Usage) -> float:
+    return usage.cost_usd or cost(model, usage)
+
+
+def _usd(model: str | None, tokens: int, output: int) -> float | None:
     """What a call may cost at most: everything fresh, the whole output used. None where no price is known."""
-    if rates(model) is None:
-        return None
-    return cost(model, Usage(tokens, output))
+    return None if rates(model) is None else cost(model, Usage(tokens, output))

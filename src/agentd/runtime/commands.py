@@ -1,27 +1,25 @@
-"""Commands: what an operator, or the owner of a context, asks for without a model's turn. Each acts between two turns of
-its context, and commits before it answers."""
+"""Commands: what an operator, or the owner of a context, asks for without a model's turn. Each acts between two turns
+of its context, and commits before it answers."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from agentd.context.compact import Applied, Declined
 from agentd.context.pins import pin
-from agentd.context.record import Clear, Restore
+from agentd.context.record import ROOT, Clear, Restore
 from agentd.context.registry import NotYours, status_of
 from agentd.context.resident import LOG, Context
 from agentd.context.rows import decode_entry
 from agentd.context.view import view
 
 from .principals import Principal
+from .services import Services
+from .writer import Writer
 
-if TYPE_CHECKING:
-    from .actor import Actor
-    from .daemon import Daemon
-
-Run: TypeAlias = "Callable[[Actor, Mapping[str, Any]], Awaitable[Any]]"
+Run: TypeAlias = "Callable[[Writer, Mapping[str, Any]], Awaitable[Any]]"
 
 
 class NotPermitted(PermissionError):
@@ -36,42 +34,39 @@ class CommandSpec:
     owner: bool = True
 
 
-async def run_command(agent: Daemon, op: str, context: str, arguments: Mapping[str, Any], principal: Principal) -> Any:
-    """Give a command to a context. Raises LookupError for an unknown one, NotPermitted, NotYours, ValueError for
-    arguments that make no sense."""
+async def prepared(
+    services: Services, op: str, context: str, arguments: Mapping[str, Any], principal: Principal
+) -> Callable[[Writer], Awaitable[Any]]:
+    """A command to a context, ready to be run by its writer. Raises LookupError for an unknown one, NotPermitted,
+    NotYours; ValueError, when run, for arguments that make no sense."""
     spec = COMMANDS.get(op)
     if spec is None:
         raise LookupError(f"there is no command {op!r}; known are {', '.join(sorted(COMMANDS))}")
     is_operator = principal.role in ("root", "operator")
     if not is_operator and not spec.owner:
         raise NotPermitted(f"{op} is for operators")
-    if not is_operator:
-        if context == "root":
-            raise NotYours(f"there is no context {context!r}")
-        await agent.services.residents.open(context, principal.id)
-    else:
-        await agent.services.residents.open(context)
-    return await agent.actors.command(context, lambda actor: spec.run(actor, arguments))
+    if context == ROOT and not is_operator:
+        raise NotYours(f"there is no context {context!r}")
+    await services.residents.open(context, None if is_operator else principal.id, create=context == ROOT)
+    return lambda writer: spec.run(writer, arguments)
 
 
-async def _status(actor: Actor, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    window = actor.services.requests.window(actor.services.settings)
-    return asdict(status_of(actor.held.state, window.tokens, window.source))
+async def _status(writer: Writer, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    window = writer.services.requests.window(writer.services.settings)
+    return asdict(status_of(writer.held.state, window.tokens, window.source))
 
 
-async def _compact(actor: Actor, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    standing, closing = await actor.services.prompts.of(
-        actor.held, actor.actors.owner_of(actor.held), actor.services.settings
-    )
-    made = await actor.reduce(
+async def _compact(writer: Writer, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    standing, closing = await writer.services.prompts.of(writer.held, writer.owner, writer.services.settings)
+    made = await writer.reduce(
         None,
-        actor.situation(None, standing, closing),
+        writer.situation(None, standing, closing),
         command=True,
         target=arguments.get("target_tokens"),
         keep_last=arguments.get("keep_last"),
     )
-    await actor.commit()
-    return told(made, actor.held)
+    await writer.commit()
+    return told(made, writer.held)
 
 
 def told(made: Applied | Declined, held: Context) -> dict[str, Any]:
@@ -84,41 +79,41 @@ def told(made: Applied | Declined, held: Context) -> dict[str, Any]:
     return answer
 
 
-async def _clear(actor: Actor, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    actor.held.append(Clear(actor.held.state.version + 1), now=actor.services.clock(), source="command")
-    actor.held.forget()
-    actor.held.update(anchor=None, est_tokens=0)
-    await actor.commit()
-    return {"version": actor.held.state.version}
+async def _clear(writer: Writer, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    writer.held.append(Clear(writer.held.state.version + 1), now=writer.services.clock(), source="command")
+    writer.held.forget()
+    writer.held.update(anchor=None, est_tokens=0)
+    await writer.commit()
+    return {"version": writer.held.state.version}
 
 
-async def _restore(actor: Actor, arguments: Mapping[str, Any]) -> dict[str, Any]:
+async def _restore(writer: Writer, arguments: Mapping[str, Any]) -> dict[str, Any]:
     version = arguments.get("version")
     if not isinstance(version, int) or isinstance(version, bool):
         raise ValueError("context.restore needs a version, a whole number")
-    log = [decode_entry(line) for line in await actor.services.records.entries(LOG, actor.id)]
-    if version == actor.held.state.version:
+    log = [decode_entry(line) for line in await writer.services.records.entries(LOG, writer.id)]
+    if version == writer.held.state.version:
         raise ValueError(f"version {version} is the current one")
     old = view(log, version)
-    body = Restore(version, actor.held.state.version + 1)
-    actor.held.restore(old, body, now=actor.services.clock())
-    await actor.services.residents.load(actor.held)
-    actor.held.forget()
-    await actor.commit()
-    return {"version": actor.held.state.version, "est_tokens": actor.held.state.est_tokens}
+    body = Restore(version, writer.held.state.version + 1)
+    writer.held.restore(old, body, now=writer.services.clock())
+    await writer.services.residents.load(writer.held)
+    writer.held.forget()
+    await writer.commit()
+    return {"version": writer.held.state.version, "est_tokens": writer.held.state.est_tokens}
 
 
-async def _pin(actor: Actor, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    window = actor.services.requests.window(actor.services.settings).tokens
-    bodies = pin(actor.held, arguments.get("entries", ()), window=window)
+async def _pin(writer: Writer, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    window = writer.services.requests.window(writer.services.settings).tokens
+    bodies = pin(writer.held, arguments.get("entries", ()), window=window)
     for body in bodies:
-        actor.held.append(body, now=actor.services.clock(), source="command")
-    await actor.commit()
-    return {"pins": list(actor.held.state.pins)}
+        writer.held.append(body, now=writer.services.clock(), source="command")
+    await writer.commit()
+    return {"pins": list(writer.held.state.pins)}
 
 
-async def _plan(actor: Actor, arguments: Mapping[str, Any]) -> Any:
-    return {"plan": actor.held.state.plan}
+async def _plan(writer: Writer, arguments: Mapping[str, Any]) -> Any:
+    return {"plan": writer.held.state.plan}
 
 
 COMMANDS: dict[str, CommandSpec] = {

@@ -24,7 +24,7 @@ from agentkit.core.contracts.ports import LLM, Lease, Store
 
 from .actors import Actors
 from .assembly import assemble
-from .commands import run_command
+from .commands import prepared
 from .events import Events
 from .inbox import Accepted, Busy, Draining, Task
 from .opening import Opened, open_instance
@@ -71,7 +71,8 @@ class Daemon:
 
         `model`: in place of the configured one. `tools`: more tools, written in Python. `fresh`: begin a new
         generation, which adopts nothing and deletes nothing. `folder`: what relative paths of the settings are relative
-        to. `store`: in place of the configured one; it is closed at the end. Raises Held when another process has the store, and what the store raises.
+        to. `store`: in place of the configured one; it is closed at the end. Raises Held when another process has the
+        store, and what the store raises.
         """
         opened = await open_instance(
             settings, os.environ if environ is None else environ, fresh=fresh, clock=clock, sleep=sleep, ids=ids,
@@ -166,7 +167,8 @@ class Daemon:
 
     async def command(self, op: str, *, context: str = ROOT, principal: Principal = OPERATOR, **arguments: Any) -> Any:
         """Give a command to a context, between two of its turns: status, context.compact, context.clear ..."""
-        return await run_command(self, op, context, arguments, principal)
+        run = await prepared(self.services, op, context, arguments, principal)
+        return await self.actors.command(context, run)
 
     def hurry(self) -> None:
         """End now: turns in hand are left where they are, for the next life."""
@@ -199,7 +201,7 @@ class Daemon:
         changes = reload(self.services.settings, settings)
         if isinstance(changes, Changes):
             await self.services.reload(changes.settings)
-            self.actors.slots.look()
+            self.services.slots.look()
             self.events.emit("lifecycle.reloaded", None, None, keys=list(changes.keys))
         return changes
 

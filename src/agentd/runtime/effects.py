@@ -8,13 +8,10 @@ as once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 from agentd.context.record import AssistantMsg, Call, Effect, Entry, ToolMsg
-
-Fate = Literal["again", "unknown", "not_run"]
 
 
 @dataclass(frozen=True)
@@ -53,18 +50,12 @@ def open_calls(entries: Iterable[Entry]) -> list[OpenCall]:
     ]
 
 
-def fate(found: OpenCall, *, goes_on: bool, repeatable: Collection[str]) -> Fate:
-    """What happens to an open call. `goes_on`: its turn is taken up again; `repeatable`: tools that may run twice."""
-    if goes_on and found.call.name in repeatable:
-        return "again"
-    return "unknown" if found.is_started else "not_run"
-
-
-def stand_in(found: OpenCall, state: Fate, reason: str) -> ToolMsg:
+def stand_in(found: OpenCall, may_have_run: bool, reason: str) -> ToolMsg:
     """The result that a call gets which has none: whether it ran is said, never guessed."""
     text = (
         f"It is not known whether this call took effect: {reason}. It was not run again. Look before you repeat it."
-        if state == "unknown"
+        if may_have_run
         else f"This call was not run: {reason}."
     )
+    state = "unknown" if may_have_run else "not_run"
     return ToolMsg(found.call.id, found.call.name, text, is_error=True, state=state)

@@ -1,5 +1,5 @@
-"""What happens in a life of the daemon, as a feed: a closed vocabulary, a ring of the last events, and a way to wait for
-one. Touches a clock that is handed in.
+"""What happens in a life of the daemon, as a feed: a closed vocabulary, a ring of the last events, and a way to wait
+for one. Touches a clock that is handed in.
 
 Events carry lengths, counts, ids and hashes; content is only in them where the operator asked for it.
 """

@@ -80,7 +80,7 @@ class Reducer:
             self._busy.discard(held.id)
 
     async def make_fit(self, held: Context, situation: Situation) -> Applied | Declined:
-        """The emergency, for a request that would not fit. Raises ContextOverflowError naming sizes when nothing helps."""
+        """The emergency, for a request that would not fit. Raises ContextOverflowError when nothing helps."""
         log = await self._log(held)
         scene = self._scene(held, log, situation)
         made = plan_overflow(scene, situation.settings, situation.conditions)
@@ -119,9 +119,10 @@ class Reducer:
         """The summary of what is folded, and how it came about."""
         sources = made.sources(log, known=held.known)
         reason = "no model"
+        limit = asyncio.timeout(situation.timeout)
         if ask is not None:
             try:
-                async with asyncio.timeout(situation.timeout) as limit:
+                async with limit:
                     written = await _written(sources, situation, held, ask)
             except (StoreError, OSError) as error:
                 # A call is paid for by a commit, and what the store raises there is no fault of the summary.

@@ -1,14 +1,14 @@
 """What is sent to the model for a context, and how large that is. Touches only its arguments and what it remembers of
 models: learned windows, the calibration of estimates, when each context last asked.
 
-Order of a request: tools, standing prompt | summary, skills | tail | volatile block. The last is never stored and stands
-behind every place that a provider could have kept.
+Order of a request: tools, standing prompt | summary, skills | tail | volatile block. The last is never stored and
+stands behind every place that a provider could have kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from agentd.config import Settings
@@ -109,8 +109,9 @@ class Requests:
         how = settings.context.summarize
         asking = how.model or model
         its_window = model_window(asking, learned=self.learned.get(asking)).tokens if how.model else window
-        wording = {} if how.prompt is None else {"prompt": how.prompt}
-        summariser = Summariser(asking, its_window, min(4_096, max(its_window // 4, 1)), **wording)
+        summariser = Summariser(asking, its_window, min(4_096, max(its_window // 4, 1)))
+        if how.prompt is not None:
+            summariser = replace(summariser, prompt=how.prompt)
         return Situation(reduction_of(settings, window), conditions, summariser, work, bodies, 120.0)
 
     def prepare(

@@ -18,6 +18,7 @@ from .reducing import Reducer
 from .requests import Requests
 from .residents import Residents
 from .skills import SkillLibrary, SkillSource, folder_sources
+from .slots import Slots
 from .standing import Prompts
 from .tools.box import ToolBox
 
@@ -44,6 +45,7 @@ class Services:
     skills: SkillLibrary
     box: ToolBox
     prompts: Prompts
+    slots: Slots
     given_skills: Sequence[SkillSource] = ()
     """Sources that the embedding program handed in, besides the configured ones."""
 
@@ -51,6 +53,7 @@ class Services:
         """Take over other settings; whatever copies of them its parts keep are replaced."""
         self.settings = settings
         self.box.settings = settings
-        self.governor.reload(settings)
+        self.governor.configure(settings)
+        await self.governor.ready(self.records)
         self.memory.reload(settings.memory)
         await self.skills.update([*folder_sources(settings.skills), *self.given_skills], settings.skills)

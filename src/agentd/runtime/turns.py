@@ -8,9 +8,9 @@ same turn goes on behind its last commit.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,7 +19,7 @@ from agentd.context.messages import assistant_msg, message_of
 from agentd.context.record import AssistantMsg, Effect, Entry, NoteMsg, Outcome, ToolMsg, UserMsg
 from agentd.context.rows import accepted
 from agentd.context.tokens import fits, require_fit, with_usage
-from agentd.context.units import Work
+from agentd.records import Write
 from agentkit.agents.loop import End, EndState, Loop, LoopLimits, Round
 from agentkit.core.contracts.errors import AuthError, ContextOverflowError, MeterExceeded, ProviderError, TransientError
 from agentkit.core.contracts.messages import ToolCall
@@ -27,13 +27,12 @@ from agentkit.core.contracts.requests import LLMResult
 from agentkit.core.contracts.usage import Usage
 
 from .calls import Refusal
-from .effects import OpenCall, fate, key_of, open_calls, stand_in
+from .desk import TurnDesk
+from .effects import OpenCall, key_of, open_calls, stand_in
 from .inbox import Item, Task
 from .requests import Prepared
 from .tools.base import Answer, EndsTurn, Invocation
-
-if TYPE_CHECKING:
-    from .actor import Actor
+from .writer import Spent, Writer
 
 T = TypeVar("T")
 
@@ -60,26 +59,20 @@ class Stopped(EndsTurn):
         self.end = end
 
 
-@dataclass
-class Spent:
-    """What the turn used so far."""
-
-    usage: Usage = Usage()
-    calls: int = 0
-
-
 class Turn:
     """The turn of one item of the inbox."""
 
-    def __init__(self, actor: Actor, item: Item) -> None:
-        self.actor, self.item = actor, item
-        self.services, self.held = actor.services, actor.held
-        self.settings = actor.services.settings  # a turn keeps the settings that it started with
+    def __init__(self, writer: Writer, item: Item, notes_behind: Callable[[], list[Item]]) -> None:
+        self.writer, self.item, self._notes_behind = writer, item, notes_behind
+        self.services, self.held = writer.services, writer.held
+        self.sender = item.sender
+        self.settings = writer.services.settings  # a turn keeps the settings that it started with
         self.id = item.turn
         self.cancelled = False
         self.cancel_reason = "cancelled"
         self._job: asyncio.Future[Any] | None = None
         self._is_late = False
+        self.desk = TurnDesk(writer, self)
         self.spent = Spent()
         mine = [entry for entry in self.held.entries if entry.turn == self.id]
         self.recorded = mine
@@ -121,11 +114,17 @@ class Turn:
     async def _begin(self) -> None:
         self.services.events.emit("turn.start", self.held.id, self.id, task=self.item.task)
         self.held.append(self.item.message, now=self.services.clock(), turn=self.id, source="inbox")
-        for note in self.actor.notes_waiting():
-            self.held.append(note, now=self.services.clock(), turn=self.id, source="inbox")
-        self.actor.after_commit("entry.user")
-        await self.actor.load_referenced(self.item.message, self)
-        await self.actor.preflight(self)
+        if self.item.kind == "note":
+            joined = self._notes_behind()
+            for note in joined:
+                self.held.append(note.message, now=self.services.clock(), turn=self.id, source="inbox")
+            # They are in the log now; the first of them stays until the turn has ended.
+            await self.writer.commit(extra=[w for note in joined for w in self.services.inbox.finish(note)])
+            for note in joined:
+                self.services.inbox.finished(note)
+        self.writer.after_commit("entry.user")
+        await self.writer.load_referenced(self.item.message, self)
+        await self.writer.preflight(self)
 
     async def _take_up(self, mine: Sequence[Entry]) -> End | None:
         """Go on behind the last durable step: the machine is told what was recorded, open calls get their fate."""
@@ -156,15 +155,15 @@ class Turn:
     async def _settle_round(self, left: Sequence[OpenCall]) -> End | None:
         again: list[OpenCall] = []
         for found in left:
-            what = fate(found, goes_on=True, repeatable=self.services.box.repeatable)
-            if what == "again":
+            if found.call.name in self.services.box.repeatable:
                 again.append(found)
                 continue
-            if what == "unknown":
+            if found.is_started:
                 self.services.events.emit("effect.unknown", self.held.id, self.id, call=found.call.id)
-            self._append_result(stand_in(found, what, "the process ended in the middle of it"), found.round)
+            result = stand_in(found, found.is_started, "the process ended in the middle of it")
+            self._append_result(result, found.round)
         if again:
-            await self.actor.commit()
+            await self.writer.commit()
         for found in again:
             call = self._call_of(found)
             answer = await self._dispatch(call, found.round, found.index)
@@ -196,7 +195,8 @@ class Turn:
                 self.services.events.emit("context.overflow", self.held.id, self.id, sizes=error.sizes)
                 return End(EndState.FAILED, f"context_overflow: {error}")
             except Refusal as error:
-                return End(EndState.REFUSED, str(error), exit=OVER_BUDGET)
+                state = EndState.FAILED if error.is_failure else EndState.REFUSED
+                return End(state, str(error), exit=OVER_BUDGET)
             except (TransientError, AuthError) as error:
                 return End(EndState.FAILED, f"no model could be reached: {error}", exit=UNREACHABLE)
             except (ProviderError, MeterExceeded) as error:
@@ -210,7 +210,7 @@ class Turn:
                 return end
 
     def _guard(self) -> End | None:
-        over = self.services.governor.is_over(self.held.id, self.item.principal)
+        over = self.services.governor.is_over(self.held.id, self.sender.id)
         end = self.loop.guard(self.services.clock() / 1000, cancelled=self.cancelled, over_budget=over)
         if end is not None and end.state is EndState.CANCELLED:
             return replace(end, reason=self.cancel_reason)
@@ -218,35 +218,34 @@ class Turn:
 
     async def _prepare(self, *, check_worth: bool) -> Prepared:
         """The next request, the context reduced first where it is due, everything durable, its price reserved."""
-        prepared, situation = await self.actor.prepare(self)
+        prepared, situation = await self.writer.prepare(self)
         conditions, settings = situation.conditions, situation.settings
         due = prepared.size.tokens > settings.trigger(conditions.window) or not fits(prepared.size, conditions)
         if due or (check_worth and conditions.rates is not None):
-            await self.actor.reduce(self, situation)
-            prepared, situation = await self.actor.prepare(self)
+            await self.writer.reduce(self, situation)
+            prepared, situation = await self.writer.prepare(self)
         if not fits(prepared.size, situation.conditions):
             made = await self.services.reducer.make_fit(self.held, situation)
             if isinstance(made, Applied):
                 self.held.apply(made)
-            prepared, situation = await self.actor.prepare(self)
+            prepared, situation = await self.writer.prepare(self)
             require_fit(prepared.size, situation.conditions)
         return prepared
 
     async def _ask(self, prepared: Prepared) -> LLMResult:
-        ticket = await self.actor.reserve("turn", prepared.request, prepared.size.tokens, self)
+        ticket = await self.writer.reserve("turn", prepared.request, prepared.size.tokens, self)
         self.services.kills.reach("round.before_call")
         self.services.events.emit(
             "turn.round", self.held.id, self.id, round=self.loop.round + 1, tokens=prepared.size.tokens,
             source=prepared.size.source,
         )  # fmt: skip
         result: LLMResult = await self.unless_stopped(self.services.calls.run(prepared.request, ticket))
-        self.spent.usage += result.usage
-        self.spent.calls += 1
+        self.spent.add(result.usage)
         return result
 
     def _take_answer(self, prepared: Prepared, result: LLMResult) -> Round | End:
         made = assistant_msg(result.message, ts=self.services.clock())
-        made = self.actor.with_own_ids(made)
+        made = self.writer.with_own_ids(made)
         clean, altered = accepted(made)
         if altered:
             self.services.events.emit("inbox.altered", self.held.id, self.id)
@@ -262,14 +261,14 @@ class Turn:
 
     async def _run_calls(self, step: Round) -> End | None:
         if step.together:
-            await self.actor.commit()
+            await self.writer.commit()
             self.services.kills.reach("round.started")
             jobs = [self._dispatch(call, step.number, at) for at, call in enumerate(step.calls)]
             for call, answer in zip(step.calls, await self.unless_stopped(_all(jobs)), strict=True):
                 await self._record(call, answer, step.number)
         else:
             await self._run_in_order(step)
-        self.actor.after_commit("round.committed")
+        self.writer.after_commit("round.committed")
         mine = [e.body for e in self.held.entries if e.turn == self.id and e.round == step.number]
         return self.loop.results([message_of(body) for body in mine if isinstance(body, ToolMsg)])
 
@@ -279,11 +278,11 @@ class Turn:
                 self.held.append(
                     Effect(call.id), now=self.services.clock(), turn=self.id, round=step.number, source="runtime"
                 )
-                await self.actor.commit()
+                await self.writer.commit()
                 self.services.events.emit("effect.started", self.held.id, self.id, call=call.id, tool=call.name)
                 self.services.kills.reach("round.started")
             elif at == 0:
-                await self.actor.commit()
+                await self.writer.commit()
                 self.services.kills.reach("round.started")
             answer = await self.unless_stopped(self._dispatch(call, step.number, at))
             await self._record(call, answer, step.number)
@@ -299,8 +298,8 @@ class Turn:
             turn=self.id,
             round=number,
             index=index,
-            principal=self.item.sender,
-            desk=self.actor.desk(self),
+            principal=self.sender,
+            desk=self.desk,
         )
         answer = await self.services.box.dispatch(asked)
         self.services.kills.reach("tool.done")
@@ -314,11 +313,11 @@ class Turn:
         if self.services.box.has_effects(call.name):
             self.held.append(Effect(call.id, "completed"), now=now, turn=self.id, round=number, source="runtime")
             self.services.events.emit("effect.completed", self.held.id, self.id, call=call.id)
-        self.actor.take_changes(answer, self)
+        self.writer.take_changes(answer, self)
         if answer.finish is not None:
             self.loop.finish(answer.finish.status, answer.finish.output, answer.finish.reason, answer.finish.exit)
         if answer.writes:
-            await self.actor.commit(answer)
+            await self.writer.commit(answer)
             self.services.kills.reach("memory.value")
 
     def _append_result(self, msg: ToolMsg, number: int) -> None:
@@ -328,11 +327,11 @@ class Turn:
     # End
 
     async def finish(self, end: End) -> Task | None:
-        """Seal, write the end, and tell whoever waits: state row, task, acknowledgement, in one commit."""
+        """Seal, and write the end: state row, task and acknowledgement in one commit. The task as it is now."""
         now = self.services.clock()
         mine = [entry for entry in self.held.entries if entry.turn == self.id]
         for found in open_calls(mine):
-            self._append_result(stand_in(found, fate(found, goes_on=False, repeatable=()), end.reason), found.round)
+            self._append_result(stand_in(found, found.is_started, end.reason or str(end.state)), found.round)
         if end.state is not EndState.COMPLETED:
             text = f"The turn ended as {end.state}: {end.reason}" if end.reason else f"The turn ended as {end.state}."
             self.held.append(NoteMsg(text, self.item.task or self.id, now), now=now, turn=self.id, source="runtime")
@@ -340,9 +339,13 @@ class Turn:
         asked = [entry.n for entry in mine if isinstance(entry.body, UserMsg)]
         handled = max([*asked, self.held.state.handled or 0]) or None
         self.held.update(handled=handled, turns=self.held.state.turns + 1, updated=now)
-        task = await self.actor.ended_task(self, end)
+        task = await self._ended_task(end)
         self.services.kills.reach("end.before")
-        await self.actor.commit_end(self, task)
+        extra: list[Write] = [*self.services.inbox.finish(self.item)]
+        if task is not None:
+            extra.append(self.services.inbox.save_task(task))
+        await self.writer.commit(extra=extra)
+        self.services.inbox.finished(self.item)
         for point in ("end.context", "end.task", "end.ack"):
             self.services.kills.reach(point)
         self.services.events.emit(
@@ -351,9 +354,30 @@ class Turn:
         )  # fmt: skip
         return task
 
+    async def _ended_task(self, end: End) -> Task | None:
+        """The task as this end leaves it."""
+        if self.item.task is None:
+            return None
+        task = await self.services.inbox.task(self.item.task)
+        usage = self.spent.usage
+        told = {"input": usage.prompt_tokens, "output": usage.output_tokens, "cached": usage.cache_read_tokens,
+                "usd": usage.cost_usd, "calls": self.spent.calls, "rounds": self.loop.round}  # fmt: skip
+        return msgspec.structs.replace(
+            task,
+            state=A2A_STATE[end.state],
+            end_state=str(end.state),
+            reason=end.reason,
+            output=end.output,
+            exit=end.exit if end.exit is not None else EXIT[end.state],
+            usage=told,
+            version=task.version + 1,
+            updated=self.services.clock(),
+        )
+
     async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
         """`work`, given up when the turn is cancelled or its deadline passes. A result that is there wins."""
-        job = self._job = asyncio.ensure_future(work)
+        job: asyncio.Future[T] = asyncio.ensure_future(work)
+        self._job = job
         left = max(self.deadline - self.services.clock() / 1000, 0)
         timer = asyncio.get_running_loop().call_later(left, self._expire)
         try:
@@ -380,8 +404,3 @@ class Turn:
 
 async def _all(jobs: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     return list(await asyncio.gather(*jobs))
-
-
-def work_of(turn: Turn | None) -> Work:
-    """What a reduction has to spare."""
-    return Work(turn.id if turn is not None else None)

@@ -1,0 +1,251 @@
+"""The one hand that changes a context and writes it: commits, requests, reductions. A turn, a command and the daemon's
+own tools work through it, one at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from agentd.config import Settings
+from agentd.context import skills as skill_steps
+from agentd.context.compact import Applied, Declined
+from agentd.context.record import ROOT, NoteMsg, PlanChange, SkillChange, TextPart
+from agentd.context.resident import Context
+from agentd.context.skill_file import SkillError
+from agentd.context.skills import references
+from agentd.context.units import Work
+from agentd.records import Row, Write
+from agentkit.core.contracts.messages import Message
+from agentkit.core.contracts.requests import ChatRequest, LLMResult
+from agentkit.core.contracts.usage import Usage
+
+from .calls import Refusal
+from .governor import Reservation, Wait
+from .principals import ROOT_PRINCIPAL, Principal
+from .reducing import Situation
+from .requests import Prepared, Standing
+from .services import Services
+from .tools.base import Answer
+
+T = TypeVar("T")
+
+
+class Spent:
+    """What a turn used so far."""
+
+    def __init__(self) -> None:
+        self.usage = Usage()
+        self.calls = 0
+
+    def add(self, usage: Usage) -> None:
+        self.usage = self.usage + usage
+        self.calls += 1
+
+
+class Running(Protocol):
+    """A turn, as far as the writer has to know it."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def sender(self) -> Principal: ...
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def spent(self) -> Spent: ...
+
+    async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T: ...
+
+
+class Writer:
+    """The writer of the context `held`."""
+
+    def __init__(self, services: Services, held: Context) -> None:
+        self.services, self.held, self.id = services, held, held.id
+        self.is_parked = False
+        """Whether its turn waits for a budget, without a slot."""
+        # Guards the commit: tools that run together may each ask for one.
+        self._committing = asyncio.Lock()
+        self._points: list[str] = []
+
+    @property
+    def owner(self) -> Principal:
+        """In whose name the runtime itself looks at the context."""
+        principal = self.held.state.principal
+        return ROOT_PRINCIPAL if self.id == ROOT or principal is None else Principal(principal, "user")
+
+    def revert(self) -> None:
+        """Go back to what is stored."""
+        self._points.clear()
+        self.held.revert()
+
+    def after_commit(self, point: str) -> None:
+        """Pass this kill point once the next commit is done."""
+        self._points.append(point)
+
+    async def commit(self, answer: Answer | None = None, *, extra: Iterable[Write] = ()) -> tuple[Row, ...]:
+        """Write what is not stored yet, with what a tool changed and with the governor's figures, all or nothing."""
+        async with self._committing:
+            own = self.held.writes()
+            writes = [*own, *(answer.writes if answer is not None else ()), *extra]
+            writes += self.services.governor.writes(self.id)
+            if not writes:
+                return ()
+            rows = await self.services.records.commit(writes)
+            if own:
+                self.held.stored(rows)
+            self.services.governor.stored(rows)
+            if answer is not None:
+                self.services.memory.applied(rows)
+            self.services.kills.reach("commit")
+            points, self._points = self._points, []
+            for point in points:
+                self.services.kills.reach(point)
+            return rows
+
+    # Requests
+
+    async def prepare(self, turn: Running) -> tuple[Prepared, Situation]:
+        """The next request of a turn, and what a reduction would rest on."""
+        standing, closing = await self.services.prompts.of(self.held, turn.sender, turn.settings)
+        situation = self.situation(turn, standing, closing)
+        return self.services.requests.prepare(self.held, turn.settings, standing, closing, situation), situation
+
+    def situation(self, turn: Running | None, standing: Standing, closing: tuple[Message, ...]) -> Situation:
+        settings = turn.settings if turn is not None else self.services.settings
+        work = Work(turn.id if turn is not None else None)
+        return self.services.requests.situation(
+            self.held, settings, standing, closing, work=work, bodies=self.services.skills.bodies
+        )
+
+    async def reserve(self, kind: str, request: ChatRequest, tokens: int, turn: Running | None) -> Reservation:
+        """Set aside what a call may cost, waiting for the next window where that is the tactic, and make it durable:
+        a life that ends in the call has paid for it."""
+        governor, principal = self.services.governor, turn.sender.id if turn is not None else ""
+        await governor.ready(self.services.records, self.id, principal)
+        while True:
+            found = self.services.calls.reserve(kind, tokens, request, context=self.id, principal=principal)
+            if isinstance(found, Reservation):
+                await self.commit()
+                return found
+            if turn is None:
+                raise Refusal(f"the budget of this {found.window} is used up")
+            await self._park(found, turn)
+
+    async def _park(self, wait: Wait, turn: Running) -> None:
+        """Wait for a budget without holding a slot; the context stays."""
+        await self.commit()
+        self.is_parked = True
+        self.services.slots.release()
+        try:
+            await turn.unless_stopped(self.services.governor.passed(wait))
+        finally:
+            await self.services.slots.acquire()
+            self.is_parked = False
+
+    async def ask(self, kind: str, request: ChatRequest, turn: Running | None) -> LLMResult:
+        """One call beside the turn's own: a summary, a preflight, a thought."""
+        tokens = self.services.requests.measured(request)
+        ticket = await self.reserve(kind, request, tokens, turn)
+        result = await self.services.calls.run(request, ticket)
+        if turn is not None:
+            turn.spent.add(result.usage)
+        return result
+
+    # Reductions
+
+    async def reduce(
+        self, turn: Running | None, situation: Situation, *, command: bool = False, target: int | None = None,
+        keep_last: int | None = None,
+    ) -> Applied | Declined:  # fmt: skip
+        """Reduce the context where that is due, or asked for, and take it over; it is written with the next commit."""
+
+        async def ask(request: ChatRequest) -> LLMResult:
+            return await self.ask("compaction", request, turn)
+
+        made = await self.services.reducer.reduce(
+            self.held, situation, ask, command=command, target=target, keep_last=keep_last
+        )
+        if isinstance(made, Applied):
+            self.held.apply(made)
+            self.held.forget()
+            self.after_commit("compact.applied")
+        return made
+
+    async def reduce_if_due(self) -> None:
+        """After a turn and after notes: reduce and write, where the context is over its trigger."""
+        settings = self.services.settings
+        window = self.services.requests.window(settings).tokens
+        if self.held.state.est_tokens <= settings.context.compact_at * window / 2:
+            return
+        standing, closing = await self.services.prompts.of(self.held, self.owner, settings)
+        await self.reduce(None, self.situation(None, standing, closing))
+        await self.commit()
+
+    # Skills
+
+    async def load_referenced(self, message: Any, turn: Running) -> None:
+        """Fetch loaded skills whose texts are not at hand, and load those that the message refers to."""
+        services = self.services
+        for step in await services.skills.refresh(self.id, self.held.state.skills):
+            self._take_step(step, turn)
+        texts = [part.text for part in getattr(message, "parts", ()) if isinstance(part, TextPart)]
+        settings = turn.settings.skills
+        for name in references(texts or getattr(message, "text", ""), settings.reference_prefix):
+            await self.load_skill(name, turn)
+
+    async def load_skill(self, name: str, turn: Running) -> None:
+        """Load a skill into the context; one that cannot be loaded is told of by a note."""
+        try:
+            found = await self.services.skills.load(name)
+            step = skill_steps.load(
+                self.held.state.skills, found.ref, found.hash, max_loaded=turn.settings.skills.max_loaded
+            )
+        except SkillError as error:
+            step = skill_steps.unknown(name, str(error))
+            self.services.events.emit("skill.unknown", self.id, turn.id, skill=name)
+        self._take_step(step, turn)
+
+    def _take_step(self, step: skill_steps.Step, turn: Running) -> None:
+        now = self.services.clock()
+        if step.change is not None:
+            self.held.append(step.change, now=now, turn=turn.id, source="runtime")
+            name = "skill.changed" if step.change.op == "change" else "skill.loaded"
+            told = {"skill": step.change.name, "old": step.change.old, "new": step.change.new}
+            self.services.events.emit(name, self.id, turn.id, **told)
+        if step.note is not None:
+            self.held.append(NoteMsg(step.note, ts=now), now=now, turn=turn.id, source="runtime")
+
+    async def preflight(self, turn: Running) -> None:
+        """later"""
+
+    def with_own_ids(self, made: Any) -> Any:
+        seen = {c.id for e in self.held.entries if e.kind == "assistant" for c in e.body.tool_calls}
+        calls = []
+        for c in made.tool_calls:
+            if len(c.id) < 16 or c.id in seen:
+                c = msgspec.structs.replace(c, id=f"call_{self.services.ids().replace('-', '')}", original=c.id)
+            seen.add(c.id)
+            calls.append(c)
+        return msgspec.structs.replace(made, tool_calls=tuple(calls))
+
+    async def think(self, turn: Running, *a: Any) -> Any:
+        raise NotImplementedError
+
+    # What a turn hands over
+
+    def take_changes(self, answer: Answer, turn: Running) -> None:
+        """The control entries that a tool's answer brings."""
+        for body in answer.bodies:
+            self.held.append(body, now=self.services.clock(), turn=turn.id, source="tool")
+            if isinstance(body, PlanChange):
+                self.services.events.emit("plan.updated", self.id, turn.id, op=body.op)
+            elif isinstance(body, SkillChange) and body.op == "load":
+                self.services.events.emit("skill.loaded", self.id, turn.id, skill=body.name, hash=body.new)
