@@ -170,9 +170,8 @@ async def test_f30_request_over_the_declared_window_is_refused() -> None:
 
 
 async def test_cut_stream_has_no_finish_reason() -> None:
-    model = ScriptedLLM(
-        [{"text": "a long answer", "cut": 6}, {"text": "a long answer", "cut": 6, "error": "transient"}]
-    )
+    cut: dict[str, Any] = {"text": "a long answer", "cut": 6}
+    model = ScriptedLLM([cut, {**cut, "error": "transient"}, cut])
     found = [delta async for delta in model.stream(asking("x"))]
     assert "".join(delta.text for delta in found) == "a long"
     assert all(delta.finish_reason is None and delta.usage is None for delta in found)
