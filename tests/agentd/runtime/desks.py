@@ -41,7 +41,7 @@ class Clock:
 
 
 class FakeDesk:
-    """What an actor hands to its tools. `thoughts`: what `think` answers; None: it fails."""
+    """What an actor hands to its tools. `thoughts`: what `think` answers or raises."""
 
     def __init__(self, settings: Settings | None = None, *, id: str = "c1", records: Records | None = None) -> None:
         self.clock = Clock()
@@ -76,7 +76,10 @@ class FakeDesk:
         self.asked.append(("think", prompt, schema, tuple(reads), tuple(skills)))
         if not self.thoughts:
             raise ToolError("no thought")
-        return self.thoughts.pop(0)
+        thought = self.thoughts.pop(0)
+        if isinstance(thought, Exception):
+            raise thought
+        return thought
 
     def calling(
         self, tool: str, arguments: dict[str, Any] | None = None, principal: Principal = USER, index: int = 0

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from agentkit.core.contracts.blocks import TextBlock
 from agentkit.core.contracts.errors import EmptyRequestError, PermanentError
-from agentkit.core.contracts.messages import Message, ToolCall
+from agentkit.core.contracts.messages import Message, ToolCall, marked
 from agentkit.core.contracts.requests import ChatRequest, Delta, LLMResult
 from agentkit.core.contracts.surrogates import replace_surrogates
 from agentkit.core.contracts.tokens import estimate_message_tokens, estimate_request_tokens
@@ -23,7 +23,8 @@ from agentkit.core.contracts.validity import FIRST, MEDIA_MOVED, STRICT, Rules, 
 CHUNK = 64
 """Characters of a streamed piece: a provider's event holds one to a few words."""
 
-FRAMES = ("runtime-note", "runtime-state", "system-message", "late-tool-result", "context-summary", "skill")
+SUMMARY = "context-summary"
+FRAMES = ("runtime-note", "runtime-state", "system-message", "late-tool-result", SUMMARY, "skill")
 """Tags of frames whose text no person sent, as the library and agentd write them."""
 
 _FRAMED = re.compile(rf"<(?:{'|'.join(FRAMES)})[ >\n]|<message role=")
@@ -111,6 +112,14 @@ def backwards(messages: Sequence[Message], start: int = 0) -> Iterator[tuple[Ask
         elif message.role == "user":
             texts += reversed(spoken(message))
     yield asked_of(texts, results), None
+
+
+def is_whole(messages: Sequence[Message], start: int = 0) -> bool:
+    """Whether what follows `start` is a conversation from its beginning: no summary stands in for what was in front."""
+    for message in messages[start : start + 1]:
+        texts = [block.text for block in message.ordered if isinstance(block, TextBlock)]
+        return marked(message, "summary") is None and not any(text.startswith(f"<{SUMMARY} ") for text in texts)
+    return True
 
 
 def asked_of(texts: Iterable[str], results: Iterable[Message]) -> Asked:

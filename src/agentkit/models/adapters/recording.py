@@ -21,7 +21,7 @@ from agentkit.core.contracts.validity import STRICT
 from agentkit.core.contracts.validity.mending import USER
 from agentkit.core.contracts.validity.pairing import Entry, Pairing, Turn
 
-from .in_process import Asked, backwards, spoken
+from .in_process import Asked, backwards, is_whole, spoken
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Recording:
         before = None if answer is None else answer_key(answer)
         found = self._candidates(asked, before)
         if len(found) > 1:
-            found = self._narrowed(found, before, back)
+            found = self._narrowed(found, before, back, is_whole(request.messages, request.prefix_length))
         return next((place for place in found if place > after), found[0]) if found else None
 
     def behind(self, request: ChatRequest) -> list[int]:
@@ -93,22 +93,23 @@ class Recording:
                     return found
             return []
         if asked.results:
-            # The calls say which question it is; what the tools say now may differ, or have been shortened.
+            # The calls say which question it is; what the tools say now may differ, or have been shortened. An id
+            # may have been given twice, and a long argument may have been shortened too: either is enough.
             named = self._by_ids.get(_ids(result.tool_call_id for result in asked.results), [])
+            behind = [place for place in behind if self.questions[place].is_of_calls]
             there = set(behind)
-            both = [place for place in named if place in there]
-            return both or named or [place for place in behind if self.questions[place].is_of_calls]
+            return [place for place in named if place in there] or behind or named
         return [place for place in behind if self.questions[place].is_silent]
 
     def _narrowed(
-        self, found: list[int], before: bytes | None, back: Iterator[tuple[Asked, Message | None]]
+        self, found: list[int], before: bytes | None, back: Iterator[tuple[Asked, Message | None]], whole: bool
     ) -> list[int]:
         """Those of the places in front of which the recording holds what the request holds, as far back as that tells
         any apart."""
         at = {place: self.questions[place].before for place in found}
         while len(at) > 1:
             if before is None:
-                return [place for place, here in at.items() if here is None] or list(at)
+                return [place for place, here in at.items() if here is None or not whole] or list(at)
             fits = {
                 place: here
                 for place, here in at.items()

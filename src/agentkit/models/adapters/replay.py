@@ -18,7 +18,7 @@ from agentkit.core.contracts.messages import Message, ToolCall
 from agentkit.core.contracts.offers import ToolSchema
 from agentkit.core.contracts.requests import ChatRequest, Delta, LLMResult
 from agentkit.core.contracts.usage import Usage
-from agentkit.core.contracts.validity import STRICT, Rules
+from agentkit.core.contracts.validity import FIRST, STRICT, Rules
 from agentkit.models.usage import read_usage
 
 from .in_process import backwards, measured_usage, pieces, refuse_invalid
@@ -167,14 +167,19 @@ class RecordedTools:
 
 def user_turns(messages: Sequence[Message]) -> Iterator[Message]:
     """What users sent that the model answered, in order: sent one after the other, each once the answer to the one
-    before has ended, they bring back the recorded conversation."""
+    before has ended, they bring back the recorded conversation.
+
+    A recording that begins with the model's answer begins with the text that stands in there for every provider.
+    """
     for question in Recording.of([messages]).questions:
-        if question.answer is None or not question.said:
+        if question.answer is None:
             continue
         if len(question.said) == 1:
             yield question.said[0]
-        else:
+        elif question.said:
             yield Message("user", None, blocks=[item for message in question.said for item in message.ordered])
+        elif question.is_silent and question.before is None:
+            yield Message("user", FIRST)
 
 
 def recorded_usage(message: Message) -> Usage | None:

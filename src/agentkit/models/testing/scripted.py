@@ -23,7 +23,8 @@ A turn is a text or a mapping: `text`, `calls` (name, arguments as a mapping or 
 ends without a finish reason), `error` (a kind or {kind, message, window}; kinds: transient, permanent, auth, overflow;
 together with `cut` it is raised there), `times` (the error is raised this often, then the turn is given whole; without
 it, always: in `turns` the next request gets the next turn).
-A rule or a section may hold the fields of its only turn itself.
+A rule may hold the fields of its only turn itself; a list of turns may be its only turn, and a script or a section its
+list of turns.
 
 Which turn of a rule is due is read off the request, so a caller that was killed and starts again is answered as if
 nothing had happened. Only `turns` without a rule are counted in the process.

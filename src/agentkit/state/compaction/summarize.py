@@ -54,7 +54,7 @@ conversation which the assistant will no longer see. Write down what it needs to
 """What a summarising call is told. The form of the answer is added and is not up to this text."""
 
 _FORM = "Answer with one JSON object of this schema, and with nothing else:\n"
-_CUT_OFF = frozenset({"length", "max_tokens", "max_output_tokens", "incomplete", "content_filter", "safety"})
+CUT_OFF = frozenset({"length", "max_tokens", "max_output_tokens", "incomplete", "content_filter", "safety"})
 """Finish reasons of an answer that is not whole, in lower case, of the providers' interfaces."""
 
 ModelCall: TypeAlias = Callable[[ChatRequest], Awaitable[LLMResult]]
@@ -160,7 +160,7 @@ def delta_of_answer(answer: LLMResult, covers: Ranges) -> Summary:
     """The unchecked summary in a model's answer; SummaryFailed when there is none."""
     if answer.tool_calls:
         raise SummaryFailed("tool_call")
-    if answer.partial or (answer.finish_reason or "").lower() in _CUT_OFF:
+    if answer.partial or (answer.finish_reason or "").lower() in CUT_OFF:
         raise SummaryFailed("cut_off", f"finish reason {answer.finish_reason!r}")
     found = answer.parsed if isinstance(answer.parsed, Mapping) else object_in(answer.text)
     if found is None:

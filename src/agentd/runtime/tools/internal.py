@@ -1,0 +1,15 @@
+"""The daemon's own tools, all of them. Runs, subagents, questions to people and timers have none in this release."""
+
+from __future__ import annotations
+
+from .artifact_tools import artifact_tools
+from .base import Tool
+from .context_tools import context_tools
+from .skill_tools import skill_tools
+from .turn_tools import turn_tools
+
+
+def internal_tools() -> list[Tool]:
+    """Every tool that the daemon brings, in the order of their names."""
+    found = [*artifact_tools(), *context_tools(), *skill_tools(), *turn_tools()]
+    return sorted(found, key=lambda tool: tool.name)
