@@ -47,7 +47,7 @@ async def assemble(
     await governor.ready(opened.records)
     library = SkillLibrary([*folder_sources(settings.skills), *skills], settings.skills)
     await library.discover()
-    memory = MemoryStore()
+    memory = MemoryStore(opened.records, settings.memory, clock)
     box = ToolBox(tools, settings, sleep=opened.sleep)
     requests = Requests(clock)
     services: Services

@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
 from agentd.context.compact import Applied, Declined
-from agentd.context.pins import pin
 from agentd.context.record import ROOT, Clear, Restore
 from agentd.context.registry import NotYours, status_of
 from agentd.context.resident import LOG, Context
 from agentd.context.rows import decode_entry
 from agentd.context.view import view
 
+from .pinning import pins_of
 from .principals import Principal
 from .services import Services
 from .writer import Writer
@@ -104,8 +104,11 @@ async def _restore(writer: Writer, arguments: Mapping[str, Any]) -> dict[str, An
 
 
 async def _pin(writer: Writer, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    given = arguments.get("entries", ())
+    if not isinstance(given, (list, tuple)) or not all(type(n) is int for n in given):
+        raise ValueError("context.pin needs entries, a list of entry numbers")
     window = writer.services.requests.window(writer.services.settings).tokens
-    bodies = pin(writer.held, arguments.get("entries", ()), window=window)
+    bodies = await pins_of(writer.services.records, writer.held, given, window=window)
     for body in bodies:
         writer.held.append(body, now=writer.services.clock(), source="command")
     await writer.commit()

@@ -103,7 +103,7 @@ class Writer:
                 self.held.stored(rows)
             self.services.governor.stored(rows)
             if answer is not None:
-                self.services.memory.applied(rows)
+                self.services.memory.applied(answer.writes)
             self.services.kills.reach("commit")
             points, self._points = self._points, []
             for point in points:
