@@ -435,10 +435,20 @@ async def test_meter_of_a_call_under_way_stays(monkeypatch: pytest.MonkeyPatch) 
     assert [level.spent.tokens for level in made.levels("c1")] == [50]
 
 
-async def test_meter_that_is_loaded_twice_at_once_counts_on() -> None:
+async def test_meter_that_is_loaded_twice_at_once_counts_on(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(NOON)
     records = records_of(clock, Ids(clock, lambda n: b"\3" * n))
+    listed, slow = records.ids, iter((1, 2, 5))
+
+    async def ids(kind: str, **named: Any) -> list[str]:
+        found = await listed(kind, **named)
+        if named["prefix"].startswith("context."):
+            for _ in range(next(slow, 0)):
+                await asyncio.sleep(0)
+        return found
+
     made = await opened(records, clock, agent={"conversation_budget": {"tokens": 100}})
+    monkeypatch.setattr(records, "ids", ids)
 
     async def work() -> None:
         await made.ready(records, "c9")
