@@ -202,7 +202,9 @@ class Governor:
         used = self._used(limit, now)
         if (short := limit.shortage(used.total + amount)) is None:
             return None
-        is_held = limit.shortage(used.spent + amount) is None
+        # What is set aside may be given back when the calls under way end; that they were made may not.
+        certain = used.spent + Amount(requests=used.reserved.requests)
+        is_held = limit.shortage(certain + amount) is None
         tactic = self._settings.intelligence.budget.tactic
         if tactic == "wait" and (is_held or limit.stretch is not None):
             end = now + LOOK_AGAIN if limit.stretch is None else used.start + limit.stretch.length

@@ -92,6 +92,13 @@ async def test_f45_tool_taken_away_is_neither_offered_nor_run(sections: dict[str
     assert ran == []
 
 
+def test_f45_anonymous_senders_have_none_but_the_daemons_own() -> None:
+    """A server's tool that is called like a family of the daemon's is no part of it."""
+    box = ToolBox([*own_tools(), tool("plan.do")], settings_of())
+    box.set_server("fs", [tool("context.leak"), tool("finish")])
+    assert names(box, "anonymous") == set(OWN) - {"memory.set", "artifact.get", "status"}
+
+
 def test_f45_disabled_tool_does_not_return_under_another_name() -> None:
     """Two servers with one tool rename both; what is disabled stays so, what is allowed by its bare name does not
     spread to the second server."""

@@ -48,9 +48,13 @@ def test_long_values_and_many_faults_are_cut() -> None:
     assert told.endswith("and 45 more faults")
 
 
-def test_reference_to_elsewhere_is_not_followed() -> None:
+@pytest.mark.parametrize("place", ["http://localhost:9/schema.json", "file:///etc/hostname"])
+def test_reference_to_elsewhere_is_not_followed(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     """Neither a network nor a file is reached for a schema."""
-    told = Checker({"$ref": "http://localhost:9/schema.json"}, what="the input schema of x").fault(1)
+    opened: list[object] = []
+    monkeypatch.setattr("urllib.request.urlopen", lambda *given, **named: opened.append(given))
+    told = Checker({"$ref": place}, what="the input schema of x").fault(1)
+    assert opened == []
     assert told is not None
     assert told.startswith("the input schema of x cannot be used")
 

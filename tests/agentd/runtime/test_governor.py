@@ -142,6 +142,18 @@ def test_other_tactics_do_not_wait(tactic: str, is_failure: bool) -> None:
     assert made.is_over("c1") == "intelligence.budget.windows[0] is used up: 1 of 1 requests in each day"
 
 
+def test_call_waits_for_the_last_of_its_windows() -> None:
+    clock = Clock(NOON)
+    made = governor(clock, {"per": "minute", "tokens": 100}, {"per": "day", "requests": 1})
+    made.settle(granted(made.reserve(90, 0, None, context="c1")), Usage(90))
+    assert made.reserve(90, 0, None, context="c1") == Wait(Stretch("day").start(NOON) + DAY, "day")
+    under_way = governor(clock, {"per": "minute", "tokens": 100}, {"per": "day", "requests": 2})
+    under_way.settle(granted(under_way.reserve(1, 0, None, context="c1")), Usage(1))
+    granted(under_way.reserve(90, 0, None, context="c1"))
+    found = under_way.reserve(90, 0, None, context="c1")
+    assert found == Wait(Stretch("day").start(NOON) + DAY, "day"), "their end gives back tokens, but no requests"
+
+
 @pytest.mark.parametrize("tactic", ["wait", "refuse"])
 def test_lifetime_and_conversation_never_begin_anew(tactic: str) -> None:
     clock = Clock()
@@ -408,6 +420,42 @@ async def test_meters_of_idle_conversations_leave_memory(monkeypatch: pytest.Mon
     assert made.missing("c0"), "it left memory"
     await made.ready(records, "c0")
     assert isinstance(made.reserve(60, 0, None, context="c0"), Refused)
+
+
+async def test_meter_of_a_call_under_way_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentd.runtime.governor.IDLE_METERS", 2)
+    clock = Clock(NOON)
+    records = records_of(clock, Ids(clock, lambda n: b"\3" * n))
+    made = await opened(records, clock, agent={"conversation_budget": {"tokens": 100}})
+    reserved = granted(made.reserve(60, 0, None, context="c1"))
+    for n in range(5):
+        await made.ready(records, f"d{n}")
+    made.settle(reserved, Usage(50))
+    await commit(records, made)
+    assert [level.spent.tokens for level in made.levels("c1")] == [50]
+
+
+async def test_meter_that_is_loaded_twice_at_once_counts_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(NOON)
+    records = records_of(clock, Ids(clock, lambda n: b"\3" * n))
+    listed, slow = records.ids, iter((1, 2, 5))
+
+    async def ids(kind: str, **named: Any) -> list[str]:
+        found = await listed(kind, **named)
+        if named["prefix"].startswith("context."):
+            for _ in range(next(slow, 0)):
+                await asyncio.sleep(0)
+        return found
+
+    made = await opened(records, clock, agent={"conversation_budget": {"tokens": 100}})
+    monkeypatch.setattr(records, "ids", ids)
+
+    async def work() -> None:
+        await made.ready(records, "c9")
+        made.reserve(40, 0, None, context="c9")
+
+    await asyncio.gather(work(), work(), work())
+    assert [level.reserved.tokens for level in made.levels("c9")] == [80]
 
 
 # Any order of things

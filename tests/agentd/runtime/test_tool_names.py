@@ -39,6 +39,11 @@ def test_earlier_group_keeps_the_form() -> None:
     assert named["memory_get"].startswith("memory_get_")
 
 
+def test_form_of_two_goes_to_neither_nor_to_a_later_one() -> None:
+    named = wire_names(["a.b", "a/b"], ["a_b"])
+    assert "a_b" not in named.values()
+
+
 def test_server_tool_is_bare_until_names_collide() -> None:
     alone = offered_names(["plan.get"], {"fs": ["read", "plan_get"]})
     assert alone == {("fs", "read"): "read", ("fs", "plan_get"): "fs.plan_get"}

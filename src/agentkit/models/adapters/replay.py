@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias
+from functools import cached_property
+from typing import Any, Literal, Self, TypeAlias
 
 from agentkit.core.contracts.errors import PermanentError
 from agentkit.core.contracts.jsontext import canonical_json
@@ -57,6 +58,11 @@ class ReplayLLM:
         self._given: set[int] = set()
         self._last = -1
         self._last_request = b""
+
+    @cached_property
+    def tools(self) -> RecordedTools:
+        """The tools of these conversations."""
+        return RecordedTools.of(self._recording)
 
     @property
     def answers(self) -> int:
@@ -129,11 +135,21 @@ class RecordedTools:
     """The tools of recorded conversations: their names, and the result that each call had."""
 
     def __init__(self, *conversations: Sequence[Message]) -> None:
+        self._read(Recording.of(conversations))
+
+    @classmethod
+    def of(cls, recording: Recording) -> Self:
+        """The tools of a recording that was read already."""
+        made = cls()
+        made._read(recording)
+        return made
+
+    def _read(self, recording: Recording) -> None:
         self._by_id: dict[tuple[str, str], list[tuple[ToolCall, Message | None]]] = {}
         self._by_call: dict[str, list[Message]] = {}
         self._dealt: dict[str, dict[str, int]] = {}
         names: set[str] = set()
-        for question in Recording.of(conversations).questions:
+        for question in recording.questions:
             for call, result in question.calls:
                 names.add(call.name)
                 self._by_id.setdefault((call.id, call.name), []).append((call, result))

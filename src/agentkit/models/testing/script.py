@@ -23,7 +23,7 @@ KINDS = {
 _TURN = {"text", "calls", "usage", "delay", "finish_reason", "cut", "error", "times"}
 _RULE = {"when", "result", "turns"}
 _SECTION = {"rules", "turns"}
-_SCRIPT = {"rules", "turns", "structured", "window", "strict", "delay", "usage", "repeat"}
+_SCRIPT = {"rules", "turns", "structured", "window", "strict", "delay", "usage", "repeat", "log"}
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,8 @@ class Section:
 
 @dataclass(frozen=True)
 class Script:
-    """A whole script. `structured`: for requests with a response format; None: these are refused."""
+    """A whole script. `structured`: for requests with a response format; None: these are refused. `log`: the file to
+    which whoever opened the script is asked to write what is received."""
 
     plain: Section
     structured: Section | None = None
@@ -94,6 +95,7 @@ class Script:
     delay: float = 0.0
     usage: Usage | None = None
     repeat: bool = False
+    log: str | None = None
 
     @classmethod
     def read(cls, data: Any, name: str = "script") -> Script:
@@ -110,6 +112,7 @@ class Script:
             _number(data, "delay", name) or 0.0,
             _usage(data.get("usage"), f"{name}.usage"),
             _flag(data, "repeat", name, False),
+            _text(data, "log", name),
         )
 
 

@@ -17,6 +17,7 @@ A script is a mapping, as a YAML or JSON file would hold it:
     turns: [Hello., Goodbye.] # where no rule fits: the nth such request gets the nth turn
     structured: ['{"facts": []}']   # for requests with a response format; rules and turns of their own
     repeat: false             # whether the last turn of a list is given again and again; else its end is an error
+    log: requests.jsonl       # agentd writes a line for each request: outcome and digests by segment
 
 A turn is a text or a mapping: `text`, `calls` (name, arguments as a mapping or as text that may be malformed, id),
 `usage` (input, output, cache_read, cache_write), `delay`, `finish_reason`, `cut` (characters after which the stream
