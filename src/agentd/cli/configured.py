@@ -79,7 +79,9 @@ def settings(ctx: click.Context, files: tuple[str, ...]) -> Settings:
 
     try:
         from agentd.config import ConfigError, load
-
+    except MissingExtraError as error:
+        raise click.ClickException(str(error)) from None
+    try:
         return load(files, environ=os.environ, flags=ctx.meta[FLAGS], rules=[_templates])
     except MissingExtraError as error:
         raise click.ClickException(str(error)) from None

@@ -24,7 +24,7 @@ from agentkit.core.contracts.surrogates import replace_surrogates
 MAX_KEY = 256
 """Bytes of UTF-8 in a key."""
 INDEX = "_index"
-"""The record that lists the keys where the store cannot: its name is no key of the model's, since it begins with `_`."""
+"""The record that lists the keys where the store cannot: no key of the model's, since it begins with `_`."""
 
 
 class MemoryRefused(ValueError):

@@ -120,6 +120,6 @@ def _part(part: Any) -> str:
 
 
 def says(entry: Entry, words: Sequence[str]) -> bool:
-    """Whether a message holds every word, in any case: what its record says beside that, such as ids, does not count."""
+    """Whether a message holds every word, in any case. What its record says beside that, such as ids, counts not."""
     text = text_of(entry).casefold()
     return all(word.casefold() in text for word in words)

@@ -17,8 +17,10 @@ from .governor import Governor
 from .inbox import Inbox
 from .kill_points import KillPoints
 from .memory import MemoryStore
+from .models import models_of, open_models
 from .opening import Opened
 from .reducing import Reducer
+from .replayed import SERVER, replayed_tools
 from .requests import Requests
 from .residents import Residents
 from .services import Services
@@ -27,6 +29,7 @@ from .slots import Slots
 from .standing import Prompts
 from .tools.base import Tool
 from .tools.box import ToolBox
+from .tools.internal import internal_tools
 
 
 async def assemble(
@@ -48,7 +51,14 @@ async def assemble(
     library = SkillLibrary([*folder_sources(settings.skills), *skills], settings.skills)
     await library.discover()
     memory = MemoryStore(opened.records, settings.memory, clock)
-    box = ToolBox(tools, settings, sleep=opened.sleep)
+    models = (
+        open_models(settings, folder=folder, sleep=opened.sleep)
+        if model is None
+        else models_of(model, settings, sleep=opened.sleep)
+    )
+    box = ToolBox([*internal_tools(), *tools], settings, sleep=opened.sleep)
+    if models.recorded is not None:
+        box.set_server(SERVER, replayed_tools(models.recorded))
     requests = Requests(clock)
     services: Services
 
@@ -69,7 +79,7 @@ async def assemble(
         residents=Residents(Contexts(), opened.records, events, clock=clock, limit=resident, forget=requests.forget),
         inbox=Inbox(opened.records, clock=clock, ids=opened.ids, limit=inbox_limit),
         governor=governor,
-        calls=ModelCalls(model, governor, events),
+        calls=ModelCalls(models, governor, events),
         requests=requests,
         reducer=Reducer(opened.records, events, kills, clock=clock),
         memory=memory,

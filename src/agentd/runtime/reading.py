@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from agentd.context.messages import messages
+from agentd.context.messages import message_of, messages
 from agentd.context.record import APART, Compaction, ContextState, Entry
 from agentd.context.registry import NotYours, Status, status_of
 from agentd.context.resident import LOG, STATE
@@ -19,6 +19,8 @@ from agentd.context.view import View, ViewDifference, difference, versions, view
 from agentd.records import Records
 from agentkit.core.contracts.errors import Corrupt, FormatError
 from agentkit.core.contracts.messages import Message
+from agentkit.state.context import PrefixContext, WorkingContext
+from agentkit.transcripts import Transcript, dumps
 
 PAGE = 2_000
 """Log lines that are read at once."""
@@ -118,6 +120,17 @@ class Reader:
         """Entries that contain every word of `text`, folded or not: number and a piece of the text around the match."""
         await self.state(id)
         return [(hit.n, hit.excerpt) for hit in await self.records.search(LOG, id, text, limit)]
+
+    async def export(self, id: str, version: int | None = None) -> str:
+        """A context in agentkit's own transcript format: its whole log, or what a version showed."""
+        if version is None:
+            log = await self.log(id)
+            found = [message_of(entry.body) for entry in log if entry.is_message]
+        else:
+            _, found = await self.view(id, version)
+        context = WorkingContext(PrefixContext())
+        context.extend(found)
+        return dumps(Transcript("agentd", id, context=context, history=tuple(found)))
 
 
 def _made_by(entry: Entry) -> str:

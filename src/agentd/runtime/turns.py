@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import msgspec
 
+from agentd.context import plan as plans
 from agentd.context.compact import Applied
 from agentd.context.messages import assistant_msg, message_of
-from agentd.context.record import AssistantMsg, Effect, Entry, NoteMsg, Outcome, ToolMsg, UserMsg
+from agentd.context.record import AssistantMsg, Effect, Entry, NoteMsg, Outcome, TextPart, ToolMsg, UserMsg
 from agentd.context.rows import accepted
 from agentd.context.tokens import fits, require_fit, with_usage
+from agentd.context.units import settled_calls
 from agentd.records import Write
 from agentkit.agents.loop import End, EndState, Loop, LoopLimits, Round
 from agentkit.core.contracts.errors import AuthError, ContextOverflowError, MeterExceeded, ProviderError, TransientError
@@ -30,6 +33,7 @@ from .calls import Refusal
 from .desk import TurnDesk
 from .effects import OpenCall, key_of, open_calls, stand_in
 from .inbox import Item, Task
+from .preflight import status_text
 from .requests import Prepared
 from .tools.base import Answer, EndsTurn, Invocation
 from .writer import Spent, Writer
@@ -48,6 +52,8 @@ EXIT = {
 }  # fmt: skip
 """Exit code of a one-shot prompt, likewise."""
 UNREACHABLE, OVER_BUDGET = 4, 7
+MEMORY_WRITES = frozenset({"memory_set", "memory_delete"})
+"""Wire names of the tools that decide on a change of memory."""
 FINISH = "finish"
 """The tool that ends a turn."""
 
@@ -106,12 +112,14 @@ class Turn:
                 if ended is not None:
                     return ended
             else:
-                await self._begin()
+                ended = await self._begin()
+                if ended is not None:
+                    return ended
             return await self._rounds()
         except Stopped as stop:
             return stop.end
 
-    async def _begin(self) -> None:
+    async def _begin(self) -> End | None:
         self.services.events.emit("turn.start", self.held.id, self.id, task=self.item.task)
         self.held.append(self.item.message, now=self.services.clock(), turn=self.id, source="inbox")
         if self.item.kind == "note":
@@ -124,7 +132,28 @@ class Turn:
                 self.services.inbox.finished(note)
         self.writer.after_commit("entry.user")
         await self.writer.load_referenced(self.item.message, self)
-        await self.writer.preflight(self)
+        return await self._preflight()
+
+    async def _preflight(self) -> End | None:
+        """Have the message looked at beforehand. A question for the status is answered at once, and so is one that has
+        to be asked back."""
+        texts = [part.text for part in getattr(self.item.message, "parts", ()) if isinstance(part, TextPart)]
+        if not texts:
+            return None
+        try:
+            found = await self.writer.preflight(self, "\n".join(texts))
+        except Refusal:
+            return None  # the turn's own call meets the same budget, and says so
+        if found.is_status:
+            plan = plans.plan_of(self.held.state.plan)
+            text = status_text(self.desk.status()["context"], plans.render(plan) if plan is not None else "")
+        elif found.ask is not None:
+            text = found.ask
+        else:
+            return None
+        now = self.services.clock()
+        self.held.append(AssistantMsg(text, ts=now), now=now, turn=self.id, round=0, source="runtime")
+        return End(EndState.COMPLETED, output=text)
 
     async def _take_up(self, mine: Sequence[Entry]) -> End | None:
         """Go on behind the last durable step: the machine is told what was recorded, open calls get their fate."""
@@ -166,8 +195,9 @@ class Turn:
             await self.writer.commit()
         for found in again:
             call = self._call_of(found)
-            answer = await self._dispatch(call, found.round, found.index)
-            await self._record(call, answer, found.round)
+            async with self._lock_for(call):
+                answer = await self.unless_stopped(self._dispatch(call, found.round, found.index))
+                await self._record(call, answer, found.round)
         number = left[0].round
         bodies = [e.body for e in self.held.entries if e.turn == self.id and e.round == number]
         return self.loop.results([message_of(b) for b in bodies if isinstance(b, ToolMsg)])
@@ -245,7 +275,7 @@ class Turn:
 
     def _take_answer(self, prepared: Prepared, result: LLMResult) -> Round | End:
         made = assistant_msg(result.message, ts=self.services.clock())
-        made = self.writer.with_own_ids(made)
+        made = settled_calls(made, self._call_id)
         clean, altered = accepted(made)
         if altered:
             self.services.events.emit("inbox.altered", self.held.id, self.id)
@@ -256,6 +286,9 @@ class Turn:
             self.held.state, result.usage.prompt_tokens, entry=prepared.last, volatile=prepared.volatile
         )
         return self.loop.answer(message_of(entry.body), result.usage)
+
+    def _call_id(self) -> str:
+        return f"call_{self.services.ids().replace('-', '')}"
 
     # Calls
 
@@ -284,8 +317,13 @@ class Turn:
             elif at == 0:
                 await self.writer.commit()
                 self.services.kills.reach("round.started")
-            answer = await self.unless_stopped(self._dispatch(call, step.number, at))
-            await self._record(call, answer, step.number)
+            async with self._lock_for(call):
+                answer = await self.unless_stopped(self._dispatch(call, step.number, at))
+                await self._record(call, answer, step.number)
+
+    def _lock_for(self, call: ToolCall) -> AbstractAsyncContextManager[object]:
+        """What a call holds from its decision to its commit: memory belongs to all contexts of its scope."""
+        return self.services.memory.writing() if call.name in MEMORY_WRITES else nullcontext()
 
     async def _dispatch(self, call: ToolCall, number: int, index: int) -> Answer:
         arguments: dict[str, Any] = msgspec.json.decode(call.wire_arguments)

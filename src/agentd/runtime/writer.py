@@ -5,31 +5,33 @@ own tools work through it, one at a time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-import msgspec
-
 from agentd.config import Settings
+from agentd.context import plan as plans
 from agentd.context import skills as skill_steps
 from agentd.context.compact import Applied, Declined
-from agentd.context.record import ROOT, NoteMsg, PlanChange, SkillChange, TextPart
+from agentd.context.record import ROOT, NoteMsg, PlanChange, Preflight, SkillChange, TextPart
 from agentd.context.resident import Context
 from agentd.context.skill_file import SkillError
 from agentd.context.skills import references
 from agentd.context.units import Work
 from agentd.records import Row, Write
+from agentkit.core.contracts.errors import ProviderError
 from agentkit.core.contracts.messages import Message
 from agentkit.core.contracts.requests import ChatRequest, LLMResult
 from agentkit.core.contracts.usage import Usage
 
+from . import preflight as preflights
 from .calls import Refusal
 from .governor import Reservation, Wait
 from .principals import ROOT_PRINCIPAL, Principal
 from .reducing import Situation
 from .requests import Prepared, Standing
 from .services import Services
-from .tools.base import Answer
+from .thinking import driven, thinking
+from .tools.base import Answer, ToolError
 
 T = TypeVar("T")
 
@@ -92,6 +94,15 @@ class Writer:
 
     async def commit(self, answer: Answer | None = None, *, extra: Iterable[Write] = ()) -> tuple[Row, ...]:
         """Write what is not stored yet, with what a tool changed and with the governor's figures, all or nothing."""
+        # Not given up half-way, whatever is cancelled: what is stored and what is known to be stored would part.
+        job = asyncio.ensure_future(self._commit(answer, extra))
+        try:
+            return await asyncio.shield(job)
+        except asyncio.CancelledError:
+            await asyncio.wait({job})
+            raise
+
+    async def _commit(self, answer: Answer | None, extra: Iterable[Write]) -> tuple[Row, ...]:
         async with self._committing:
             own = self.held.writes()
             writes = [*own, *(answer.writes if answer is not None else ()), *extra]
@@ -133,7 +144,11 @@ class Writer:
         while True:
             found = self.services.calls.reserve(kind, tokens, request, context=self.id, principal=principal)
             if isinstance(found, Reservation):
-                await self.commit()
+                try:
+                    await self.commit()
+                except BaseException:
+                    governor.release(found)
+                    raise
                 return found
             if turn is None:
                 raise Refusal(f"the budget of this {found.window} is used up")
@@ -223,21 +238,65 @@ class Writer:
         if step.note is not None:
             self.held.append(NoteMsg(step.note, ts=now), now=now, turn=turn.id, source="runtime")
 
-    async def preflight(self, turn: Running) -> None:
-        """later"""
+    # Before the model is asked
 
-    def with_own_ids(self, made: Any) -> Any:
-        seen = {c.id for e in self.held.entries if e.kind == "assistant" for c in e.body.tool_calls}
-        calls = []
-        for c in made.tool_calls:
-            if len(c.id) < 16 or c.id in seen:
-                c = msgspec.structs.replace(c, id=f"call_{self.services.ids().replace('-', '')}", original=c.id)
-            seen.add(c.id)
-            calls.append(c)
-        return msgspec.structs.replace(made, tool_calls=tuple(calls))
+    async def preflight(self, turn: Running, text: str) -> preflights.Effects:
+        """Look at a message beforehand, where that is due, and do what follows: plan, skills. What is left to do ends
+        the turn."""
+        settings, state = turn.settings, self.held.state
+        if not preflights.due(settings, text, state.plan):
+            return preflights.Effects()
+        plan = plans.plan_of(state.plan)
+        catalogue = self.services.skills.catalogue.skills
+        steps = preflights.examining(
+            text,
+            model=settings.intelligence.model,
+            plan_text=plans.render(plan) if plan is not None else "",
+            skills=[(skill.ref, skill.description) for skill in catalogue],
+            tools=[name for name, _, _ in self.services.box.told(turn.sender, settings)],
+        )
+        events = self.services.events
+        verdict = await preflights.examine(steps, lambda request: self.ask("preflight", request, turn))
+        if isinstance(verdict, preflights.Failed):
+            events.emit("preflight.failed", self.id, turn.id, reason=verdict.reason)
+            return preflights.Effects()
+        events.emit("preflight.verdict", self.id, turn.id, intent=verdict.intent, risk=verdict.risk)
+        most = settings.context.plan.max_items
+        known = {skill.ref for skill in catalogue}
+        found = preflights.effects(verdict, has_plan=plan is not None, max_items=most, known_skills=known)
+        now = self.services.clock()
+        self.held.append(Preflight(verdict.to_dict()), now=now, turn=turn.id, source="runtime")
+        self.held.update(preflight=verdict.to_dict())
+        if found.seed is not None:
+            made = plans.create(found.seed.goal, list(found.seed.items), now=now, max_items=most)
+            self.held.append(PlanChange("create", plans.plain(made)), now=now, turn=turn.id, source="runtime")
+            events.emit("plan.updated", self.id, turn.id, op="create")
+        for name in found.load:
+            await self.load_skill(name, turn)
+        return found
 
-    async def think(self, turn: Running, *a: Any) -> Any:
-        raise NotImplementedError
+    async def think(
+        self, turn: Running, prompt: str, schema: Mapping[str, Any] | None, reads: Sequence[str], skills: Sequence[str]
+    ) -> Any:
+        """The model's answer to one prompt, outside the conversation. Raises ToolError, ThinkFailed."""
+        memory: dict[str, Any] = {}
+        for key in reads:
+            value, _ = await self.services.memory.get(key)
+            if value is None:
+                raise ToolError(f"memory has no value under {key!r}")
+            memory[key] = value.record.value
+        texts = {}
+        for name in skills:
+            try:
+                texts[name] = (await self.services.skills.load(name)).text
+            except SkillError as error:
+                raise ToolError(str(error)) from error
+        steps = thinking(prompt, model=turn.settings.intelligence.model, schema=schema, reads=memory, skills=texts)
+        try:
+            thought = await driven(steps, lambda request: self.ask("think", request, turn))
+        except (ProviderError, Refusal) as error:
+            raise ToolError(f"the model gave no answer: {error}") from error
+        return thought.value
 
     # What a turn hands over
 
