@@ -48,6 +48,7 @@ class Reducer:
     def __init__(self, records: Records, events: Events, kills: KillPoints, *, clock: Callable[[], int]) -> None:
         self._records, self._events, self._kills, self._clock = records, events, kills, clock
         self._busy: set[str] = set()
+        self._degraded: dict[str, str] = {}
 
     async def reduce(
         self,
@@ -135,7 +136,8 @@ class Reducer:
                 usage = written.usage
                 return written.delta, {"usage": {"input": usage.prompt_tokens, "output": usage.output_tokens,
                                                  "calls": written.calls}}  # fmt: skip
-        self._events.emit("context.declined", held.id, None, reason="degraded", detail=reason)
+        # What a summary says is told by nobody else, so why the model did not write it is part of the event below.
+        self._degraded[held.id] = reason
         return extract(sources), {"degraded": True}
 
     def _count_failure(self, held: Context, situation: Situation) -> None:
@@ -183,6 +185,7 @@ class Reducer:
             after=applied.after,
             folded=sum(last - first + 1 for first, last in made.folded),
             won={str(step.tier): step.tokens for step in made.steps},
+            degraded=self._degraded.pop(held.id, None),
         )
         for name in applied.evicted:
             self._events.emit("skill.evicted", held.id, None, skill=name)
