@@ -13,8 +13,8 @@ export PATH ?= /usr/local/bin:/usr/bin:/bin
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 8
 
-run: .venv/stamp ## replay a real transcript into a stored context and write its report
-	$(BIN)/python examples/replay_demo.py
+run: .venv/stamp ## run a real session through agentd, kill it in the middle, go on, and write a report
+	$(BIN)/python examples/agentd_demo.py
 
 test: lint .venv/stamp .tools/stamp ## everything that has to hold: check, all tests, and the tests without extras
 	$(BIN)/python -m pytest -q -n $(WORKERS)

@@ -1,4 +1,4 @@
-"""Replays a real coding session into a stored context and writes its report: `make run`.
+"""Replays a real coding session into a stored context and writes its report, with the library alone.
 
 Two commands do all of it, `agentkit replay` and `agentkit inspect --html`; this script only names the files.
 """
