@@ -8,6 +8,7 @@ from typing import Any
 from agentd.config import Settings
 from agentd.context.registry import Contexts
 from agentd.records import Ids, Records
+from agentd.runtime.memory import MemoryStore
 from agentd.runtime.principals import Principal
 from agentd.runtime.skills import SkillLibrary
 from agentd.runtime.tools.base import Answer, Invocation, ToolError
@@ -51,7 +52,8 @@ class FakeDesk:
         self.contexts = Contexts()
         self.context = self.contexts.conversation(id, "ann", now=self.clock())
         self.window = 100_000
-        self.memory: Any = None
+        self.memory = MemoryStore(self.records, self.settings.memory, self.clock)
+        self.outcomes: dict[tuple[str, str], tuple[bool, str]] = {}
         self.skills = SkillLibrary()
         self.asked: list[tuple[Any, ...]] = []
         self.thoughts: list[Any] = []
@@ -65,6 +67,9 @@ class FakeDesk:
 
     def status(self) -> dict[str, Any]:
         return {"instance": "one", "context": {"id": self.context.id}}
+
+    async def outcome(self, kind: str, id: str) -> tuple[bool, str] | None:
+        return self.outcomes.get((kind, id))
 
     async def compact(self, target_tokens: int | None = None, keep_last: int | None = None) -> dict[str, Any]:
         self.asked.append(("compact", target_tokens, keep_last))
@@ -97,8 +102,7 @@ class FakeDesk:
         if writes:
             rows = await self.records.commit(writes)
             self.context.stored(rows)
-            if self.memory is not None:
-                self.memory.applied(rows)
+            self.memory.applied(answer.writes)
         return answer
 
 

@@ -1,10 +1,11 @@
 """The daemon's own tools, called as a model calls them: through the box, committed as the actor commits."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from agentd.context.record import SkillChange
+from agentd.context.record import SkillChange, TextPart, UserMsg
 from agentd.context.skill_file import Skill
 from agentd.context.skills import Offered
 from agentd.records import Save
@@ -26,7 +27,10 @@ BOX = ToolBox(internal_tools())
 
 async def call(desk: FakeDesk, tool: str, **arguments: Any) -> Any:
     """The result of a call, with all that it changes committed."""
-    answer = await desk.settle(await BOX.dispatch(desk.calling(tool, arguments)))
+    async with BOX.holding(tool, desk):
+        answer = await BOX.dispatch(desk.calling(tool, arguments))
+        await asyncio.sleep(0)  # others may run between a call and its commit
+        await desk.settle(answer)
     assert not answer.is_error, answer.content
     return answer.content
 
@@ -59,7 +63,10 @@ def test_wire_names_are_the_names_with_underscores() -> None:
 
 def test_what_changes_something_is_not_read_only() -> None:
     reading = {tool.name for tool in internal_tools() if tool.read_only}
-    assert reading == {"artifact.get", "artifact.list", "instruction.read", "skills.list", "status"}
+    assert reading == {
+        "artifact.get", "artifact.list", "context.recall", "instruction.read", "memory.get", "memory.list", "plan.get",
+        "skills.list", "status",
+    }  # fmt: skip
 
 
 def test_f45_nothing_is_offered_that_this_release_has_not() -> None:
@@ -238,3 +245,177 @@ async def test_text_that_cannot_be_stored_is_mended() -> None:
     made = await call(desk, "artifact.create", name="a\ud800", content="x\udfffy")
     assert made["name"] == "a\ufffd"
     assert (await call(desk, "artifact.get", id=made["id"]))["content"] == "x\ufffdy"
+
+
+# Plan
+
+
+async def test_plan_is_made_changed_and_cleared() -> None:
+    desk = FakeDesk()
+    assert await call(desk, "plan.get") == {"plan": None, "progress": "no plan"}
+    made = await call(desk, "plan.create", goal="Ship", items=["build", {"title": "test", "detail": "all"}])
+    assert made["progress"] == "0 of 2 done"
+    assert [(item["id"], item["title"]) for item in made["plan"]["items"]] == [(1, "build"), (2, "test")]
+    made = await call(
+        desk, "plan.update", insert={"title": "think", "after": 1.0}, reorder=[3.0], item="build", status="done"
+    )
+    assert [(item["id"], item["status"]) for item in made["plan"]["items"]] == [
+        (3, "pending"), (1, "done"), (2, "pending"),
+    ]  # fmt: skip
+    assert await call(desk, "plan.get") == made
+    assert desk.context.state.plan == made["plan"]
+    assert await call(desk, "plan.clear") == {"ok": True}
+    assert desk.context.state.plan is None
+    assert await call(desk, "plan.clear") == {"ok": True}
+    assert [entry.body.op for entry in desk.context.entries] == ["create", "update", "clear"]
+
+
+async def test_f37_plan_update_with_one_bad_part_changes_nothing() -> None:
+    desk = FakeDesk()
+    assert "there is no plan to update" in await fault(desk, "plan.update", item=1, status="done")
+    before = await call(desk, "plan.create", goal="g", items=["a", "b"])
+    for bad in (
+        {"insert": {"title": "c"}, "item": 9, "status": "done"},
+        {"reorder": [2], "status": "done"},
+        {"item": 1, "status": "finished"},
+        {"item": 1, "bind": {"run": "r", "task": "t"}},
+        {"item": 1, "bind": {"file": "f"}},
+        {"insert": {"title": "c", "status": "done"}},
+        {"items": ["c"]},
+        {},
+    ):
+        await fault(desk, "plan.update", **bad)
+        assert await call(desk, "plan.get") == before
+    assert "must have at least 1 items" in await fault(desk, "plan.create", goal="g", items=[])
+
+
+async def test_f37_item_bound_to_what_has_ended_is_settled_at_once() -> None:
+    desk = FakeDesk()
+    desk.outcomes["task", "t1"] = (False, "no disk")
+    await call(desk, "plan.create", goal="g", items=["a", "b"])
+    made = await call(desk, "plan.update", item=1, bind={"task": "t1"})
+    assert (made["plan"]["items"][0]["status"], made["plan"]["items"][0]["note"]) == ("blocked", "no disk")
+    made = await call(desk, "plan.update", item=2, bind={"run": "r1"})
+    assert made["plan"]["items"][1]["status"] == "in_progress"
+
+
+async def test_plan_has_the_configured_bound() -> None:
+    desk = FakeDesk(settings_of(context={"plan": {"max_items": 2}}))
+    assert "context.plan.max_items" in await fault(desk, "plan.create", goal="g", items=["a", "b", "c"])
+
+
+async def test_damaged_plan_can_be_cleared() -> None:
+    desk = FakeDesk()
+    desk.context.update(plan={"items": 7})
+    assert "make a new one, or clear it" in await fault(desk, "plan.get")
+    assert await call(desk, "plan.clear") == {"ok": True}
+    assert await call(desk, "plan.get") == {"plan": None, "progress": "no plan"}
+
+
+# Memory
+
+
+async def test_memory_is_set_read_listed_and_deleted() -> None:
+    desk = FakeDesk()
+    assert await call(desk, "memory.get", key="a") == {"found": False}
+    done = await call(desk, "memory.set", key="a", value={"n": [1, None]}, ttl="5m")
+    assert done == {"ok": True, "key": "a", "meta": {"ts": desk.now, "ttl_ms": 300_000, "by": "ann", "seq": 1}}
+    assert await call(desk, "memory.get", key="a") == {"found": True, "value": {"n": [1, None]}, "meta": done["meta"]}
+    assert (await call(desk, "memory.set", key="b", value=None))["meta"]["seq"] == 1
+    assert await call(desk, "memory.list", limit=1) == {"keys": ["a"], "truncated": True, "next": "a"}
+    assert await call(desk, "memory.list", after="a") == {"keys": ["b"], "truncated": False}
+    desk.clock.now += 300_000
+    assert await call(desk, "memory.get", key="a") == {"found": False, "expired": True}
+    assert await call(desk, "memory.delete", key="b") == {"ok": True, "key": "b", "found": True}
+    assert await call(desk, "memory.list") == {"keys": [], "truncated": False}
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "told"),
+    [
+        ("memory.get", {"key": "_index"}, "keys that begin with _ are the daemon's own"),
+        ("memory.set", {"key": "a b", "value": 1}, "a key has no blanks"),
+        ("memory.set", {"key": "a", "value": 1, "ttl": "soon"}, "a ttl is a duration above 0"),
+        ("memory.set", {"key": "a", "value": 1, "if_seq": 3}, "'a' is at seq 0, not 3"),
+        ("memory.set", {"key": "a"}, "missing value"),
+        ("memory.set", {"key": "a", "value": 1, "scope": "other"}, "unknown scope"),
+        ("memory.set", {"key": "a", "value": "x" * 70_000}, "memory.max_value_bytes"),
+        ("memory.list", {"limit": 0}, "limit: must be at least 1"),
+    ],
+)
+async def test_memory_faults_are_readable(tool: str, arguments: dict[str, Any], told: str) -> None:
+    assert told in await fault(FakeDesk(), tool, **arguments)
+
+
+async def test_memory_takes_text_that_no_store_takes() -> None:
+    desk = FakeDesk()
+    await call(desk, "memory.set", key="a", value={"k": "x\ud800"})
+    assert (await call(desk, "memory.get", key="a"))["value"] == {"k": "x\ufffd"}
+
+
+async def test_memory_is_held_until_a_change_is_stored() -> None:
+    """Contexts that set one key at the same time do so one after the other, and none loses its turn over it."""
+    first = FakeDesk()
+    others = [FakeDesk(id=f"d{n}", records=first.records) for n in range(8)]
+    for other in others:
+        other.memory = first.memory
+    await asyncio.gather(*(call(desk, "memory.set", key="a", value=n) for n, desk in enumerate([first, *others])))
+    assert (await call(first, "memory.get", key="a"))["meta"]["seq"] == 9
+    async with BOX.holding("memory_set", first):
+        assert first.memory.writing().locked()
+    assert not first.memory.writing().locked()
+    async with BOX.holding("memory_get", first), BOX.holding("gone", first):
+        assert not first.memory.writing().locked()
+
+
+# What the context shows
+
+
+async def talked(texts: int = 5) -> FakeDesk:
+    desk = FakeDesk()
+    for n in range(1, texts + 1):
+        desk.context.append(UserMsg((TextPart(f"message {n} about Köln-{n}"),)), now=desk.now)
+    await desk.settle(Answer())
+    return desk
+
+
+async def test_recall_by_number_and_by_words() -> None:
+    desk = await talked()
+    found = await call(desk, "context.recall", entries="2-3,9")
+    assert [(one["n"], one["role"], one["folded"]) for one in found["entries"]] == [
+        (2, "user", False), (3, "user", False),
+    ]  # fmt: skip
+    found = await call(desk, "context.recall", query="köln-4")
+    assert [one["text"] for one in found["entries"]] == ["message 4 about Köln-4"]
+    assert (await call(desk, "context.recall", query="about", limit=2))["truncated"] is True
+
+
+async def test_recall_faults_are_readable() -> None:
+    desk = await talked()
+    assert "one of query" in await fault(desk, "context.recall")
+    assert "such as 12-20,31" in await fault(desk, "context.recall", entries="all")
+    assert "unknown context" in await fault(desk, "context.recall", query="x", context="other")
+
+
+async def test_f43_recall_does_not_reach_another_context() -> None:
+    ann = await talked()
+    other = FakeDesk(id="c2", records=ann.records)
+    assert await call(other, "context.recall", query="message") == {"entries": [], "truncated": False}
+    assert await call(other, "context.recall", entries="1-5") == {"entries": [], "truncated": False}
+
+
+async def test_entries_are_pinned_and_unpinned() -> None:
+    desk = await talked()
+    done = await call(desk, "context.pin", entries=[4, 2.0, 2], why="rules")
+    assert done == {"pins": [2, 4], "tokens": sum(e.est for e in desk.context.entries if e.n in (2, 4))}
+    assert set(desk.context.state.pins) == {2, 4}
+    assert (await call(desk, "context.unpin", entries=[2, 5]))["pins"] == [4]
+    assert [*desk.context.state.pins] == [4]
+    assert "there is no entry 99" in await fault(desk, "context.pin", entries=[1, 99])
+    assert [*desk.context.state.pins] == [4]
+
+
+async def test_pins_over_their_share_of_the_window_are_refused() -> None:
+    desk = await talked()
+    desk.window = 100
+    assert "a tenth of the window" in await fault(desk, "context.pin", entries=[1, 2, 3])

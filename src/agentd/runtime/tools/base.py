@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -10,6 +11,7 @@ from agentd.config import Settings
 from agentd.context.record import Control, Part
 from agentd.context.resident import Context
 from agentd.records import Records, Write
+from agentd.runtime.memory import MemoryStore
 from agentd.runtime.principals import Principal
 from agentd.runtime.skills import SkillLibrary
 
@@ -67,7 +69,7 @@ class Desk(Protocol):
     def records(self) -> Records: ...
 
     @property
-    def memory(self) -> Any: ...
+    def memory(self) -> MemoryStore: ...
 
     @property
     def skills(self) -> SkillLibrary: ...
@@ -78,6 +80,11 @@ class Desk(Protocol):
 
     def status(self) -> dict[str, Any]:
         """A summary of the instance and of this context."""
+        ...
+
+    async def outcome(self, kind: str, id: str) -> tuple[bool, str] | None:
+        """How a run, subagent or task of this context's owner ended: whether well, and its text. None while it has
+        not, and for one that there is none of."""
         ...
 
     async def compact(self, target_tokens: int | None = None, keep_last: int | None = None) -> dict[str, Any]:
@@ -115,7 +122,7 @@ class Tool:
 
     `read_only`: a call changes nothing, so calls may run together and again; `idempotent`: run twice with the same
     arguments and key it comes to the same. `internal`: one of the daemon's own, whose changes are committed together
-    with their result.
+    with their result; `holds`: what is held from the call until they are (`ToolBox.holding`).
     """
 
     name: str
@@ -126,3 +133,4 @@ class Tool:
     idempotent: bool = False
     internal: bool = False
     output: Mapping[str, Any] | None = field(default=None, hash=False)
+    holds: Callable[[Desk], AbstractAsyncContextManager[Any]] | None = None

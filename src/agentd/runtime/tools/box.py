@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,11 +20,11 @@ from agentd.config import Settings
 from agentd.context.record import ToolMsg
 from agentd.context.rows import accepted
 from agentd.runtime.checking import Checker, UnusableSchema
-from agentd.runtime.principals import Principal
+from agentd.runtime.principals import Principal, Role
 from agentkit.core.contracts.errors import Conflict, Fenced
 from agentkit.core.contracts.offers import ToolSchema
 
-from .base import Answer, EndsTurn, Invocation, Tool, ToolError
+from .base import Answer, Desk, EndsTurn, Invocation, Tool, ToolError
 from .grants import is_granted
 from .names import offered_names, wire_names
 
@@ -69,6 +70,7 @@ class ToolBox:
         self._checkers: dict[tuple[str | None, str], tuple[Tool, Checker, Checker | None]] = {}
         self._held: dict[str, Held] = {}
         self._names: dict[str, str] = {}
+        self._granted: dict[Role, tuple[Settings, list[Held]]] = {}
         for tool in tools:
             if tool.name in self._own:
                 raise ValueError(f"two tools are called {tool.name!r}; give one of them another name")
@@ -107,6 +109,7 @@ class ToolBox:
             found += [self._made(server, t, shown[server, t.name], wires[shown[server, t.name]]) for t in tools]
         self._held = {one.wire: one for one in sorted(found, key=lambda one: one.wire)}
         self._names = {one.name: one.wire for one in found}
+        self._granted.clear()
         self._checkers = {key: made for key, made in self._checkers.items() if key[0] in (None, *self._servers)}
 
     def _made(self, server: str | None, tool: Tool, name: str, wire: str) -> Held:
@@ -136,7 +139,13 @@ class ToolBox:
     def granted(self, principal: Principal, settings: Settings | None = None) -> list[Held]:
         """The tools that a sender may use, in the order of their wire names. `settings`: in place of the box's own."""
         given = settings or self.settings
-        return [held for held in self._held.values() if _may_use(given, principal, held)]
+        if given is None:
+            raise ValueError("a tool box without settings knows no grants: hand them in")
+        known = self._granted.get(principal.role)
+        if known is None or known[0] is not given:  # once for each role, and again after a reload
+            found = [held for held in self._held.values() if _may_use(given, principal, held)]
+            known = self._granted[principal.role] = given, found
+        return known[1]
 
     def definitions(self, principal: Principal, settings: Settings | None = None) -> tuple[ToolSchema, ...]:
         """What a request of this sender offers to the model, in canonical order."""
@@ -174,6 +183,11 @@ class ToolBox:
         )
 
     # A call
+
+    def holding(self, name: str, desk: Desk) -> AbstractAsyncContextManager[Any]:
+        """What a call of this tool holds until what it changes is committed: `async with` it around both."""
+        held = self.find(name)
+        return nullcontext() if held is None or held.tool.holds is None else held.tool.holds(desk)
 
     async def dispatch(self, asked: Invocation) -> Answer:
         """Run one call. Never raises for what is wrong with it, or with its tool."""
@@ -247,9 +261,7 @@ def failed(text: str) -> Answer:
     return Answer(text, is_error=True)
 
 
-def _may_use(settings: Settings | None, principal: Principal, held: Held) -> bool:
-    if settings is None:
-        raise ValueError("a tool box without settings knows no grants: hand them in")
+def _may_use(settings: Settings, principal: Principal, held: Held) -> bool:
     tool = held.tool
     if held.server is None:
         return is_granted(settings, principal.role, held.name, internal=tool.internal)

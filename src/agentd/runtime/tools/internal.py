@@ -5,11 +5,13 @@ from __future__ import annotations
 from .artifact_tools import artifact_tools
 from .base import Tool
 from .context_tools import context_tools
+from .memory_tools import memory_tools
+from .plan_tools import plan_tools
 from .skill_tools import skill_tools
 from .turn_tools import turn_tools
 
 
 def internal_tools() -> list[Tool]:
     """Every tool that the daemon brings, in the order of their names."""
-    found = [*artifact_tools(), *context_tools(), *skill_tools(), *turn_tools()]
+    found = [*artifact_tools(), *context_tools(), *memory_tools(), *plan_tools(), *skill_tools(), *turn_tools()]
     return sorted(found, key=lambda tool: tool.name)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeAlias
 
-from .base import Answer, Invocation, Tool
+from agentd.context.record import ToolMsg
+from agentd.context.rows import accepted
+
+from .base import Answer, Desk, Invocation, Tool
 
 Schema: TypeAlias = dict[str, Any]
 Run: TypeAlias = Callable[[Invocation], Awaitable[Answer]]
@@ -49,12 +53,19 @@ def own(
     output: Schema | None = None,
     *,
     read_only: bool = False,
+    holds: Callable[[Desk], AbstractAsyncContextManager[Any]] | None = None,
 ) -> Tool:
     """One of the daemon's own tools."""
-    return Tool(name, description, parameters, run, read_only=read_only, internal=True, output=output)
+    return Tool(name, description, parameters, run, read_only=read_only, internal=True, output=output, holds=holds)
 
 
 def whole(arguments: Mapping[str, Any], name: str, default: int | None = None) -> int | None:
     """A whole number; JSON Schema takes 10.0 for one too."""
     value = arguments.get(name, default)
     return None if value is None else int(value)
+
+
+def storable(value: Any) -> Any:
+    """JSON without what no store takes, such as half a surrogate pair."""
+    msg: Any = accepted(ToolMsg(content=value))[0]
+    return msg.content
