@@ -14,6 +14,7 @@ from agentd.context.record import PlanChange
 
 from .actor import Actor, Command
 from .inbox import Item, Task
+from .outcomes import outcome_of
 from .services import Services
 from .turns import Turn
 from .writer import Writer
@@ -201,7 +202,7 @@ class Actors:
         before = held.state.plan
         made = before
         for kind, id in plans.bound(before):
-            outcome = await self.outcome(kind, id)
+            outcome = await outcome_of(self.services, held, kind, id)
             if outcome is not None:
                 made = plans.settled(made, kind, id, *outcome, now=self.services.clock())
         if made is before:
@@ -209,24 +210,6 @@ class Actors:
         held.append(PlanChange("settle", made), now=self.services.clock(), source="runtime")
         await writer.commit()
         self.services.events.emit("plan.settled", held.id, None)
-
-    async def outcome(self, kind: str, id: str) -> tuple[bool, str] | None:
-        """How something ended that a plan may be bound to: whether well, and what to note; None while it has not."""
-        if kind != "task":
-            row = await self.services.records.get(kind, id)
-            if row is None:
-                return None
-            found = msgspec.json.decode(row.state)
-            return (found.get("state") == "completed", str(found.get("text", ""))) if found.get("ended") else None
-        try:
-            task = await self.services.inbox.task(id)
-        except LookupError:
-            return None
-        return (
-            (task.state == "completed", task.text if task.output is not None else task.reason)
-            if task.is_settled
-            else None
-        )
 
     def log_failure(self, context: str, error: Exception) -> None:
         """Work on a context died of a fault of ours: said in full, since nobody else will."""

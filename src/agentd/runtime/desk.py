@@ -13,6 +13,7 @@ from agentd.records import Records
 
 from .commands import told
 from .memory import MemoryStore
+from .outcomes import outcome_of
 from .skills import SkillLibrary
 from .writer import Running, Writer
 
@@ -66,6 +67,9 @@ class TurnDesk:
             },
             "context": asdict(status_of(writer.held.state, window.tokens, window.source)),
         }
+
+    async def outcome(self, kind: str, id: str) -> tuple[bool, str] | None:
+        return await outcome_of(self._writer.services, self._writer.held, kind, id)
 
     async def compact(self, target_tokens: int | None = None, keep_last: int | None = None) -> dict[str, Any]:
         _, situation = await self._writer.prepare(self._turn)

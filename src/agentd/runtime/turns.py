@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -52,8 +51,6 @@ EXIT = {
 }  # fmt: skip
 """Exit code of a one-shot prompt, likewise."""
 UNREACHABLE, OVER_BUDGET = 4, 7
-MEMORY_WRITES = frozenset({"memory_set", "memory_delete"})
-"""Wire names of the tools that decide on a change of memory."""
 FINISH = "finish"
 """The tool that ends a turn."""
 
@@ -195,7 +192,7 @@ class Turn:
             await self.writer.commit()
         for found in again:
             call = self._call_of(found)
-            async with self._lock_for(call):
+            async with self.services.box.holding(call.name, self.desk):
                 answer = await self.unless_stopped(self._dispatch(call, found.round, found.index))
                 await self._record(call, answer, found.round)
         number = left[0].round
@@ -317,13 +314,9 @@ class Turn:
             elif at == 0:
                 await self.writer.commit()
                 self.services.kills.reach("round.started")
-            async with self._lock_for(call):
+            async with self.services.box.holding(call.name, self.desk):
                 answer = await self.unless_stopped(self._dispatch(call, step.number, at))
                 await self._record(call, answer, step.number)
-
-    def _lock_for(self, call: ToolCall) -> AbstractAsyncContextManager[object]:
-        """What a call holds from its decision to its commit: memory belongs to all contexts of its scope."""
-        return self.services.memory.writing() if call.name in MEMORY_WRITES else nullcontext()
 
     async def _dispatch(self, call: ToolCall, number: int, index: int) -> Answer:
         arguments: dict[str, Any] = msgspec.json.decode(call.wire_arguments)
