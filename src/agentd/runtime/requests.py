@@ -232,7 +232,7 @@ def reduction_of(settings: Settings, window: int) -> Reduction:
         mask_keep_rounds=given.mask.keep_rounds,
         mask_min_gain=given.mask.min_gain.within(window),
         mask_share=1.0,
-        mask_exempt=frozenset(given.mask.exempt),
+        mask_exempt=frozenset(name.replace(".", "_") for name in given.mask.exempt) | frozenset(given.mask.exempt),
         summary_tokens=given.summary.max_tokens,
         reference_prefix=settings.skills.reference_prefix,
     )

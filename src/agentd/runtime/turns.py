@@ -23,7 +23,7 @@ from agentd.context.tokens import fits, require_fit, with_usage
 from agentd.context.units import settled_calls
 from agentd.records import Write
 from agentkit.agents.loop import End, EndState, Loop, LoopLimits, Round
-from agentkit.core.contracts.errors import AuthError, ContextOverflowError, MeterExceeded, ProviderError, TransientError
+from agentkit.core.contracts.errors import ContextOverflowError, MeterExceeded, ProviderError, TransientError
 from agentkit.core.contracts.messages import ToolCall
 from agentkit.core.contracts.requests import LLMResult
 from agentkit.core.contracts.usage import Usage
@@ -224,8 +224,8 @@ class Turn:
             except Refusal as error:
                 state = EndState.FAILED if error.is_failure else EndState.REFUSED
                 return End(state, str(error), exit=OVER_BUDGET)
-            except (TransientError, AuthError) as error:
-                return End(EndState.FAILED, f"no model could be reached: {error}", exit=UNREACHABLE)
+            except TransientError as error:
+                return End(EndState.FAILED, str(error), exit=UNREACHABLE)
             except (ProviderError, MeterExceeded) as error:
                 return End(EndState.FAILED, f"the model refused: {error}", exit=1)
             retried = False

@@ -140,8 +140,9 @@ class Writer:
         """Set aside what a call may cost, waiting for the next window where that is the tactic, and make it durable:
         a life that ends in the call has paid for it."""
         governor, principal = self.services.governor, turn.sender.id if turn is not None else ""
-        await governor.ready(self.services.records, self.id, principal)
         while True:
+            # Each time: the counters of one that waited long may have left memory.
+            await governor.ready(self.services.records, self.id, principal)
             found = self.services.calls.reserve(kind, tokens, request, context=self.id, principal=principal)
             if isinstance(found, Reservation):
                 try:

@@ -20,11 +20,11 @@ from tests.agentd.daemon.verdict import lines, verify
 pytestmark = pytest.mark.crash
 ROOT = Path(__file__).resolve().parents[3]
 SOAK = bool(os.environ.get("AGENTKIT_SOAK"))
-MESSAGES = 8
+MESSAGES = 10
 CONFIG = """\
-agent: {name: crash, preflight: never}
+agent: {name: crash, preflight: never, tools: {internal: [memory.set, plan.create, plan.update]}}
 intelligence: {endpoints: ['fake:none'], model: none, max_output: 200}
-context: {model_window: 1500, keep_last: 4}
+context: {model_window: 2400, keep_last: 4}
 """
 # One commit does what the end's three points stand for, so each of them is passed behind it.
 POINTS = sorted(NAMES - {"commit"})
