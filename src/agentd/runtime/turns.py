@@ -68,7 +68,7 @@ class Turn:
     def __init__(self, writer: Writer, item: Item, notes_behind: Callable[[], list[Item]]) -> None:
         self.writer, self.item, self._notes_behind = writer, item, notes_behind
         self.services, self.held = writer.services, writer.held
-        self.sender = item.sender
+        self.sender, self.message = item.sender, item.message
         self.settings = writer.services.settings  # a turn keeps the settings that it started with
         self.id = item.turn
         self.cancelled = False
@@ -118,7 +118,7 @@ class Turn:
 
     async def _begin(self) -> End | None:
         self.services.events.emit("turn.start", self.held.id, self.id, task=self.item.task)
-        self.held.append(self.item.message, now=self.services.clock(), turn=self.id, source="inbox")
+        self.held.append(self.message, now=self.services.clock(), turn=self.id, source="inbox")
         if self.item.kind == "note":
             joined = self._notes_behind()
             for note in joined:
@@ -128,13 +128,13 @@ class Turn:
             for note in joined:
                 self.services.inbox.finished(note)
         self.writer.after_commit("entry.user")
-        await self.writer.load_referenced(self.item.message, self)
+        await self.writer.load_referenced(self.message, self)
         return await self._preflight()
 
     async def _preflight(self) -> End | None:
         """Have the message looked at beforehand. A question for the status is answered at once, and so is one that has
         to be asked back."""
-        texts = [part.text for part in getattr(self.item.message, "parts", ()) if isinstance(part, TextPart)]
+        texts = [part.text for part in getattr(self.message, "parts", ()) if isinstance(part, TextPart)]
         if not texts:
             return None
         try:

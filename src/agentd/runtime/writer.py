@@ -94,15 +94,6 @@ class Writer:
 
     async def commit(self, answer: Answer | None = None, *, extra: Iterable[Write] = ()) -> tuple[Row, ...]:
         """Write what is not stored yet, with what a tool changed and with the governor's figures, all or nothing."""
-        # Not given up half-way, whatever is cancelled: what is stored and what is known to be stored would part.
-        job = asyncio.ensure_future(self._commit(answer, extra))
-        try:
-            return await asyncio.shield(job)
-        except asyncio.CancelledError:
-            await asyncio.wait({job})
-            raise
-
-    async def _commit(self, answer: Answer | None, extra: Iterable[Write]) -> tuple[Row, ...]:
         async with self._committing:
             own = self.held.writes()
             writes = [*own, *(answer.writes if answer is not None else ()), *extra]
@@ -145,9 +136,13 @@ class Writer:
             await governor.ready(self.services.records, self.id, principal)
             found = self.services.calls.reserve(kind, tokens, request, context=self.id, principal=principal)
             if isinstance(found, Reservation):
+                # Not given up half-way when the turn is cancelled: what is stored and what is known to be stored would
+                # part.
+                job = asyncio.ensure_future(self.commit())
                 try:
-                    await self.commit()
+                    await asyncio.shield(job)
                 except BaseException:
+                    await asyncio.wait({job})
                     governor.release(found)
                     raise
                 return found

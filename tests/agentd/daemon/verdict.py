@@ -64,8 +64,7 @@ async def verify(folder: Path) -> dict[str, int]:
             assert state.next == len(log) + 1, f"{id}: the row says {state.next - 1} entries, the log has {len(log)}"
         for id in acknowledged:
             assert users[id] == 1, f"message {id} was acknowledged and is there {users[id]} times"
-        for id, count in users.items():
-            assert id is None or count == 1, f"message {id} is there {count} times"
+        assert all(count == 1 for count in users.values()), f"messages twice: {users}"
         for id, task in acknowledged.items():
             row = await reader.records.get("task", task)
             assert row is not None, f"the task of {id} is gone"

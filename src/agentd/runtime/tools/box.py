@@ -34,6 +34,8 @@ PASSING = (EndsTurn, Fenced, Conflict)
 """What is no result of a call: it concerns the turn, or the record that the turn writes."""
 GRACE = 5.0
 """Seconds that a tool has to end in once its time is up; after that it is left behind."""
+MOST_OFFERED = 1_024
+"""Senders whose offer is kept ready."""
 _SHOWN = 2_000
 
 
@@ -69,6 +71,7 @@ class ToolBox:
         self._servers: dict[str, tuple[Tool, ...]] = {}
         self._checkers: dict[tuple[str | None, str], tuple[Tool, Checker, Checker | None]] = {}
         self._held: dict[str, Held] = {}
+        self._offered: dict[Principal, tuple[Settings | None, tuple[ToolSchema, ...]]] = {}
         self._names: dict[str, str] = {}
         self._granted: dict[Role, tuple[Settings, list[Held]]] = {}
         for tool in tools:
@@ -109,6 +112,8 @@ class ToolBox:
             found += [self._made(server, t, shown[server, t.name], wires[shown[server, t.name]]) for t in tools]
         self._held = {one.wire: one for one in sorted(found, key=lambda one: one.wire)}
         self._names = {one.name: one.wire for one in found}
+        self._offered.clear()
+        self._read_only = frozenset(one.wire for one in found if one.tool.read_only)
         self._granted.clear()
         self._checkers = {key: made for key, made in self._checkers.items() if key[0] in (None, *self._servers)}
 
@@ -148,8 +153,15 @@ class ToolBox:
         return known[1]
 
     def definitions(self, principal: Principal, settings: Settings | None = None) -> tuple[ToolSchema, ...]:
-        """What a request of this sender offers to the model, in canonical order."""
-        return tuple(held.schema for held in self.granted(principal, settings))
+        """What a request of this sender offers to the model, in canonical order: the same tuple while nothing that it
+        follows from has changed, so that it is counted and rendered once."""
+        given = settings or self.settings
+        known = self._offered.get(principal)
+        if known is None or known[0] is not given:
+            if len(self._offered) >= MOST_OFFERED:
+                self._offered.clear()
+            known = self._offered[principal] = given, tuple(held.schema for held in self.granted(principal, given))
+        return known[1]
 
     def told(self, principal: Principal, settings: Settings | None = None) -> list[tuple[str, str, str]]:
         """Name, description and wire name of each tool that a sender may use."""
@@ -170,7 +182,7 @@ class ToolBox:
     @property
     def read_only(self) -> frozenset[str]:
         """Wire names of the tools whose calls change nothing."""
-        return frozenset(wire for wire, held in self._held.items() if held.tool.read_only)
+        return self._read_only
 
     @property
     def repeatable(self) -> frozenset[str]:
