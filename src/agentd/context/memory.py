@@ -19,7 +19,6 @@ from agentd.config.thinking import Memory
 from agentd.config.values import parse_duration
 from agentkit.core.contracts.errors import Corrupt
 from agentkit.core.contracts.jsontext import canonical_json
-from agentkit.core.contracts.surrogates import replace_surrogates
 
 MAX_KEY = 256
 """Bytes of UTF-8 in a key."""
@@ -74,19 +73,23 @@ def lifetime(text: str | None) -> int | None:
 
 
 def record_of(value: Any, *, ttl: str | None, by: str, now: int, limits: Memory) -> tuple[MemoryRecord, bytes]:
-    """The record of a value and its stored form. Raises MemoryRefused for one that is too large or no JSON."""
+    """The record of a value and its stored form. Raises MemoryRefused for one that is too large, or that would not come
+    back as it is: no JSON."""
+    made = MemoryRecord(value, now, lifetime(ttl), by)
     try:
-        text = canonical_json(value)
-    except (TypeError, ValueError, RecursionError) as error:
+        state = msgspec.json.encode(made)
+        is_json = msgspec.json.decode(state, type=MemoryRecord).value == value
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise MemoryRefused(f"a value is JSON: {error}") from error
-    size = len(replace_surrogates(text).encode("utf-8"))
+    if not is_json:
+        raise MemoryRefused("a value is JSON: this one holds something that JSON does not have, such as NaN or a tuple")
+    size = len(canonical_json(value).encode("utf-8"))
     if size > limits.max_value_bytes:
         raise MemoryRefused(
             f"the value takes {size:,} bytes, {limits.max_value_bytes:,} are allowed (memory.max_value_bytes): keep a "
             "shorter one, or an artifact and its id here"
         )
-    made = MemoryRecord(value, now, lifetime(ttl), by)
-    return made, msgspec.json.encode(made)
+    return made, state
 
 
 def read_record(state: bytes, key: str) -> MemoryRecord:

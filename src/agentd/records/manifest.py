@@ -62,14 +62,14 @@ async def read_manifest(records: Records) -> Start | None:
     row = await records.of_generation(ABOVE).get(KIND, ID)
     if row is None:
         return None
-    found = _decoded(row.state)[0]
+    found = decoded(row.state)[0]
     return Start(found.generation, found.starts, (), found.retired)
 
 
 async def _start(records: Records, digests: Mapping[str, str], *, fresh: bool) -> Start:
     above = records.of_generation(ABOVE)
     row = await above.get(KIND, ID)
-    found, unknown = (_Manifest(), {}) if row is None else _decoded(row.state)
+    found, unknown = (_Manifest(), {}) if row is None else decoded(row.state)
     generation, retired = found.generation, found.retired
     if fresh and row is not None:
         generation, retired = generation + 1, (*retired, generation)
@@ -83,7 +83,8 @@ async def _start(records: Records, digests: Mapping[str, str], *, fresh: bool) -
     return Start(generation, made.starts, changed, retired)
 
 
-def _decoded(state: bytes) -> tuple[_Manifest, dict[str, Any]]:
+def decoded(state: bytes) -> tuple[_Manifest, dict[str, Any]]:
+    """A manifest, and its fields that are not known here. Raises FormatError or Corrupt."""
     try:
         fields = msgspec.json.decode(state, type=dict[str, Any])
         if (form := fields.get("v", FORM)) != FORM:

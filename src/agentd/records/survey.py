@@ -35,13 +35,20 @@ LOG = "log"
 PAGE = 500
 """Keys that are listed at once."""
 
+LINES = 2_000
+"""Lines of a log that are read at once."""
+
+UNREADABLE = (ValueError, RecursionError, Corrupt, FormatError, msgspec.MsgspecError)
+"""What a record that cannot be read raises."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A record that cannot be read, and why."""
+    """A record that cannot be read, and why. `entry`: the line of a log, by number."""
 
     name: Name
     reason: str
+    entry: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +68,9 @@ class DiskFile:
 @dataclass(frozen=True, slots=True)
 class Survey:
     """`held_by`: who last signed for the lease, and until when (ms); `counts`: records by generation and kind, of all
-    tenants, None where the store cannot list; `size`: bytes of rows and artifacts by kind; `indexed`: keys in an index
-    that was made anew; `cut_short`: why not everything was looked at, which is damage of the store as a whole."""
+    tenants, None where the store cannot list; `size`: bytes of rows and artifacts by kind; `lines`: lines of logs that
+    were read; `indexed`: keys in an index that was made anew; `cut_short`: why not everything was looked at, which is
+    damage of the store as a whole."""
 
     store: str
     file: DiskFile | None
@@ -73,6 +81,7 @@ class Survey:
     tombstones: int
     size: Mapping[str, int]
     unreadable: tuple[Unreadable, ...]
+    lines: int = 0
     indexed: int | None = None
     cut_short: str | None = None
 
@@ -86,6 +95,7 @@ class _Found:
     counts: dict[int, Counter[str]] = field(default_factory=dict)
     size: Counter[str] = field(default_factory=Counter)
     tombstones: int = 0
+    lines: int = 0
     unreadable: list[Unreadable] = field(default_factory=list)
 
 
@@ -93,11 +103,13 @@ async def survey(
     records: Records,
     *,
     read: Callable[[Row], object] = lambda row: None,
+    read_line: Callable[[bytes, int], object] | None = None,
     rebuild_index: Callable[[], Awaitable[int]] | None = None,
 ) -> Survey:
     """Look at everything that the instance of `records` has in its store, and read each row.
 
     `read`: reads the state of a row by its kind, and raises ValueError, Corrupt or FormatError for one that it cannot.
+    `read_line`: the same for a line of a log and its number; logs are left out without it.
     `rebuild_index`: makes the list of memory keys anew where the store cannot list, and returns how many there are.
     """
     store = records.store
@@ -107,7 +119,7 @@ async def survey(
     found = _Found()
     try:
         if records.abilities.list:
-            await _check_all(records, read, found)
+            await _check_all(records, read, read_line, found)
         held = await holder(store, lease_name(records.prefix, records.scope, records.instance))
     except Corrupt as error:
         cut_short = str(error)
@@ -127,18 +139,56 @@ async def survey(
         found.tombstones,
         dict(sorted(found.size.items())),
         tuple(found.unreadable),
+        found.lines,
         indexed,
         cut_short,
     )
 
 
-async def _check_all(records: Records, read: Callable[[Row], object], found: _Found) -> None:
+async def _check_all(
+    records: Records, read: Callable[[Row], object], read_line: Callable[[bytes, int], object] | None, found: _Found
+) -> None:
     async for key, name in _names(records):
         found.counts.setdefault(name.generation, Counter())[name.kind] += 1
+        if name.kind == LOG:
+            if read_line is not None:
+                await _check_log(records, key, name, read_line, found)
+            continue
         try:
             await _check(records, key, name, read, found)
-        except (ValueError, Corrupt, msgspec.MsgspecError) as error:
+        except UNREADABLE as error:
             found.unreadable.append(Unreadable(name, str(error)))
+
+
+async def _check_log(
+    records: Records, key: str, name: Name, read_line: Callable[[bytes, int], object], found: _Found
+) -> None:
+    """Every line of a log. Of a page with one that the store cannot give, those before it are read, then those behind
+    it."""
+    first, stop = 1, LINES
+    while True:
+        damage: Corrupt | None = None
+        try:
+            lines = await records.store.list(key, start=first - 1, stop=stop)
+        except Corrupt as error:
+            if error.position is None:  # the store as a whole
+                raise
+            damage, stop = error, error.position
+            lines = await records.store.list(key, start=first - 1, stop=stop)
+        for n, line in enumerate(lines, first):
+            try:
+                if type(line) is not bytes:
+                    raise ValueError(f"it is a {type(line).__name__}, not a line")
+                read_line(line, n)
+            except UNREADABLE as error:
+                found.unreadable.append(Unreadable(name, str(error), n))
+        found.lines += len(lines)
+        if damage is not None:
+            found.unreadable.append(Unreadable(name, str(damage), stop + 1))
+            stop += 1
+        elif first + len(lines) <= stop:
+            return
+        first, stop = stop + 1, stop + LINES
 
 
 async def _names(records: Records) -> AsyncIterator[tuple[str, Name]]:
@@ -153,8 +203,6 @@ async def _names(records: Records) -> AsyncIterator[tuple[str, Name]]:
 
 
 async def _check(records: Records, key: str, name: Name, read: Callable[[Row], object], found: _Found) -> None:
-    if name.kind == LOG:
-        return  # its lines are read, and checked, when its context is
     value = await records.store.versioned(key)
     if value is None:  # removed meanwhile
         return
@@ -166,6 +214,8 @@ async def _check(records: Records, key: str, name: Name, read: Callable[[Row], o
     row = decode(*value, name.kind, name.id)
     if row.gone:
         found.tombstones += 1
+    elif name.kind == manifest.KIND:
+        manifest.decoded(row.state)
     else:
         read(row)
 

@@ -92,7 +92,9 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True):
         return Principal(self.principal, self.role)
 
 
-class _Seen(msgspec.Struct, frozen=True):
+class Seen(msgspec.Struct, frozen=True):
+    """A message that was accepted: its digest, its context and the task that its sender got."""
+
     digest: str
     context: str
     task: str
@@ -149,7 +151,7 @@ class Inbox:
         row = await self._records.get("seen", seen_id(sender.id, message_id))
         if row is None:
             return None
-        found = msgspec.json.decode(row.state, type=_Seen)
+        found = msgspec.json.decode(row.state, type=Seen)
         if found.digest != _digest(parts):
             raise SameId(f"message id {message_id!r} was used before, for another message")
         return await self.task(found.task)
@@ -172,7 +174,7 @@ class Inbox:
         item = self._item(context, task.turn, encode_msg(message), sender, now, task=task.id)
         writes: list[Write] = [_save("inbox", item.row_id, item), _save("task", task.id, task)]
         if message_id is not None:
-            known_by = _Seen(_digest(parts), context, task.id)
+            known_by = Seen(_digest(parts), context, task.id)
             writes.append(_save("seen", seen_id(sender.id, message_id), known_by))
         try:
             rows = await self._records.commit(writes)

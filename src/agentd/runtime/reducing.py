@@ -23,6 +23,7 @@ from agentkit.state.compaction import Source, Summariser, Summary, Written, extr
 
 from .events import Events
 from .kill_points import KillPoints
+from .tools.base import EndsTurn
 
 Ask = Callable[[ChatRequest], Awaitable[LLMResult]]
 
@@ -125,6 +126,8 @@ class Reducer:
             try:
                 async with limit:
                     written = await _written(sources, situation, held, ask)
+            except EndsTurn:
+                raise
             except (StoreError, OSError) as error:
                 # A call is paid for by a commit, and what the store raises there is no fault of the summary.
                 if not limit.expired():

@@ -266,9 +266,7 @@ class Turn:
             "turn.round", self.held.id, self.id, round=self.loop.round + 1, tokens=prepared.size.tokens,
             source=prepared.size.source,
         )  # fmt: skip
-        result: LLMResult = await self.unless_stopped(self.services.calls.run(prepared.request, ticket))
-        self.spent.add(result.usage)
-        return result
+        return await self.writer.call(prepared.request, ticket, self)
 
     def _take_answer(self, prepared: Prepared, result: LLMResult) -> Round | End:
         made = assistant_msg(result.message, ts=self.services.clock())
@@ -293,8 +291,8 @@ class Turn:
         if step.together:
             await self.writer.commit()
             self.services.kills.reach("round.started")
-            jobs = [self._dispatch(call, step.number, at) for at, call in enumerate(step.calls)]
-            for call, answer in zip(step.calls, await self.unless_stopped(_all(jobs)), strict=True):
+            found = await self.unless_stopped(self._dispatch_all(step))
+            for call, answer in zip(step.calls, found, strict=True):
                 await self._record(call, answer, step.number)
         else:
             await self._run_in_order(step)
@@ -304,6 +302,7 @@ class Turn:
 
     async def _run_in_order(self, step: Round) -> None:
         for at, call in enumerate(step.calls):
+            self._require_going()
             if self.services.box.has_effects(call.name):
                 self.held.append(
                     Effect(call.id), now=self.services.clock(), turn=self.id, round=step.number, source="runtime"
@@ -317,6 +316,10 @@ class Turn:
             async with self.services.box.holding(call.name, self.desk):
                 answer = await self.unless_stopped(self._dispatch(call, step.number, at))
                 await self._record(call, answer, step.number)
+
+    async def _dispatch_all(self, step: Round) -> list[Answer]:
+        jobs = [self._dispatch(call, step.number, at) for at, call in enumerate(step.calls)]
+        return list(await asyncio.gather(*jobs))
 
     async def _dispatch(self, call: ToolCall, number: int, index: int) -> Answer:
         arguments: dict[str, Any] = msgspec.json.decode(call.wire_arguments)
@@ -407,31 +410,38 @@ class Turn:
 
     async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
         """`work`, given up when the turn is cancelled or its deadline passes. A result that is there wins."""
+        try:
+            self._require_going()
+        except Stopped:
+            work.close()
+            raise
         job: asyncio.Future[T] = asyncio.ensure_future(work)
-        self._job = job
+        around, self._job = self._job, job
         left = max(self.deadline - self.services.clock() / 1000, 0)
         timer = asyncio.get_running_loop().call_later(left, self._expire)
         try:
-            return await job
-        except asyncio.CancelledError:
-            if not job.done():  # the actor is being stopped
-                job.cancel()
-                raise
-            if self.cancelled:
-                raise Stopped(End(EndState.CANCELLED, self.cancel_reason)) from None
-            if self._is_late:
-                limit = self.settings.limits.run.deadline.total_seconds()
-                raise Stopped(End(EndState.DEADLINE, f"after {limit:g} s")) from None
+            await asyncio.wait({job})
+        except asyncio.CancelledError:  # the actor is being stopped
+            job.cancel()
+            await asyncio.gather(job, return_exceptions=True)
             raise
         finally:
             timer.cancel()
-            self._job = None
+            self._job = around
+        if job.cancelled():
+            self._require_going()
+            raise RuntimeError("what the turn waited for was cancelled, and not by the turn")
+        return job.result()
+
+    def _require_going(self) -> None:
+        """Stopped once the turn is cancelled, or over its deadline."""
+        if self.cancelled:
+            raise Stopped(End(EndState.CANCELLED, self.cancel_reason))
+        if self._is_late or self.services.clock() / 1000 >= self.deadline:
+            limit = self.settings.limits.run.deadline.total_seconds()
+            raise Stopped(End(EndState.DEADLINE, f"after {limit:g} s"))
 
     def _expire(self) -> None:
         self._is_late = True
         if self._job is not None:
             self._job.cancel()
-
-
-async def _all(jobs: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    return list(await asyncio.gather(*jobs))

@@ -164,8 +164,15 @@ class Writer:
     async def ask(self, kind: str, request: ChatRequest, turn: Running | None) -> LLMResult:
         """One call beside the turn's own: a summary, a preflight, a thought."""
         tokens = self.services.requests.measured(request)
-        ticket = await self.reserve(kind, request, tokens, turn)
-        result = await self.services.calls.run(request, ticket)
+        return await self.call(request, await self.reserve(kind, request, tokens, turn), turn)
+
+    async def call(self, request: ChatRequest, ticket: Reservation, turn: Running | None) -> LLMResult:
+        """Make a call that is paid for; it is given up when its turn has to end."""
+        work = self.services.calls.run(request, ticket)
+        try:
+            result = await (work if turn is None else turn.unless_stopped(work))
+        finally:
+            self.services.governor.release(ticket)  # where it never began; otherwise it is settled
         if turn is not None:
             turn.spent.add(result.usage)
         return result

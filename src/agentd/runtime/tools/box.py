@@ -242,7 +242,9 @@ class ToolBox:
             return job.result()
         except asyncio.CancelledError:
             await self._stop(job)
-            raise
+            if not job.done() or job.cancelled() or job.exception() is not None:
+                raise
+            return job.result()  # a result that is there wins
         finally:
             timer.cancel()
             job.add_done_callback(_look_at)
