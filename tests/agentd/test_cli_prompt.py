@@ -1,6 +1,8 @@
 """`agentd prompt`, and templates as part of the configuration that every command checks."""
 
+import asyncio
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +16,10 @@ from agentd.config import ConfigError, load
 from agentd.context.prompt import StandingData, VolatileData, prompt_of, prompt_of_settings
 from agentd.context.prompt_rules import template_rules
 from agentd.context.prompt_text import STANDING, VOLATILE
+from agentd.runtime.daemon import Daemon
+from agentd.runtime.principals import Principal
+from agentd.runtime.stored_prompt import sender_of
+from tests.agentd.daemon.model import ObedientLLM, task
 
 SOUND = "intelligence: {endpoints: ['replay:x'], model: m}\nagent: {name: desk, instruction: Reply briefly.}\n"
 
@@ -25,9 +31,10 @@ def run(capfd: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, str,
 
 
 @pytest.fixture(autouse=True)
-def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [name for name in os.environ if name.startswith("AGENTD_")]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 @pytest.fixture
@@ -65,7 +72,48 @@ def test_render_shows_both_parts(capfd: pytest.CaptureFixture[str], tmp_path: Pa
     assert "Reply briefly." in out
     assert "- pdf: Fill in forms\n" in out
     assert "bad" not in out
-    assert out.endswith("\n--- volatile, by built-in\n\n")
+    assert "- memory: " in out
+    assert re.fullmatch(r"Time: \S+Z\n", out.rpartition("\n--- volatile, by built-in\n")[2])
+    assert not (tmp_path / "state").exists()
+
+
+def test_render_of_a_stored_context_shows_its_plan_and_the_keys_in_memory(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, sound: Path
+) -> None:
+    order = task(
+        "all",
+        [{"tool": "memory.set", "args": {"key": "colour", "value": "red"}}],
+        [{"tool": "plan.create", "args": {"goal": "Paint the shed", "items": ["Buy paint"]}}],
+    )
+
+    async def fill() -> None:
+        async with await Daemon.open(load([sound], environ={}), model=ObedientLLM()) as agent:
+            assert (await agent.ask(order, context="d", principal=Principal("ben", "user"))).state == "completed"
+            # Beside the running daemon, in a thread, since the command has an event loop of its own.
+            told.append(await asyncio.to_thread(run, capfd, "prompt", "-c", sound, "--render", "d"))
+
+    told: list[tuple[int, str, str]] = []
+    asyncio.run(fill())
+    for code, out, err in (told[0], run(capfd, "prompt", "-c", sound, "--render", "d")):
+        assert (code, err) == (0, "")
+        shown = out.rpartition("\n--- volatile, by built-in\n")[2]
+        assert "Paint the shed" in shown
+        assert "Buy paint" in shown
+        assert "- colour\n" in shown
+    shown = run(capfd, "prompt", "-c", sound, "--render", "root")[1].rpartition("\n--- volatile")[2]
+    assert "- colour\n" in shown
+    assert "Paint" not in shown
+    assert run(capfd, "prompt", "-c", sound, "--render", "e") == (1, "", "agentd: there is no context 'e'\n")
+    code, out, err = run(capfd, "prompt", "-c", sound, "--render", "d", "--store.path", tmp_path / "elsewhere")
+    assert (code, out) == (8, "")
+    assert err.startswith(f"agentd: there is no store at {tmp_path / 'elsewhere'}")
+
+
+def test_tools_of_a_prompt_are_those_of_the_owner(sound: Path) -> None:
+    found = load([sound], environ={}, flags=[("a2a.principals", "[{id: web, match: any, role: anonymous}]")])
+    assert sender_of(found, None) == sender_of(found, "operator") == Principal("operator", "operator")
+    assert sender_of(found, "web") == Principal("web", "anonymous")
+    assert sender_of(found, "anna") == Principal("anna", "user")
 
 
 def test_render_tells_what_failed_and_what_is_hardly_meant(

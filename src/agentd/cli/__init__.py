@@ -38,6 +38,7 @@ Exit codes:
 """
 
 COMMANDS = {
+    "capabilities": "agentd.cli.capabilities",
     "chat": "agentd.cli.chat",
     "check": "agentd.cli.check",
     "inspect": "agentd.cli.inspect",

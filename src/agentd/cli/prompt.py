@@ -1,5 +1,5 @@
 """`agentd prompt`: the built-in prompt to start from, and the prompt as a context gets it. Touches the files and the
-folders of skills that are named."""
+folders of skills that are named and, for reading, the store."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentd.cli.configured import Configured, settings, warnings
+from agentd.cli.starting import StoreFailed
 
 if TYPE_CHECKING:
     from agentd.config import Settings
@@ -19,20 +20,18 @@ if TYPE_CHECKING:
 @click.option("--render", "context", metavar="CONTEXT", help="The prompt as the context of this id gets it.")
 @click.pass_context
 def command(ctx: click.Context, files: tuple[str, ...], default: bool, context: str | None) -> None:
-    """Print the built-in templates as a configuration that says the same, or render the configured ones. Nothing is
-    started or written.
+    """Print the built-in templates as a configuration that says the same, or render the configured ones for a stored
+    context, with its plan and the keys in memory; root may not be stored yet. Nothing is started or written.
     """
     if default == (context is not None):
         raise click.UsageError("it takes one of --default and --render CONTEXT.", ctx)
-    if default:
+    if context is None:
         click.echo(default_yaml(), nl=False)
         return
     found = settings(ctx, files)
     for warning in warnings(found):
         click.echo(f"agentd: {warning}", err=True)
-    import asyncio
-
-    text, failures = asyncio.run(_rendered(found))
+    text, failures = _rendered(found, context)
     for failure in failures:
         click.echo(f"agentd: {failure}", err=True)
     click.echo(text, nl=False)
@@ -64,14 +63,19 @@ def rendered(prompt: Prompt, standing: StandingData, volatile: VolatileData) -> 
     return "".join(f"--- {part}, by {one.by}\n{one.text}\n" for part, one in made.items()), failures
 
 
-async def _rendered(found: Settings) -> tuple[str, list[str]]:
-    """The prompt of a context that has nothing yet."""
-    from agentd.context.prompt import VolatileData, prompt_of_settings, standing_data
-    from agentd.runtime.skills import SkillLibrary, folder_sources
+def _rendered(found: Settings, context: str) -> tuple[str, list[str]]:
+    import asyncio
+    import os
+    import time
 
-    library = SkillLibrary(folder_sources(found.skills), found.skills)
+    from agentd.context.prompt import prompt_of_settings
+    from agentd.runtime.stored_prompt import prompt_data
+    from agentkit.core.contracts.errors import FormatError, StoreError
+
     try:
-        data = standing_data(found, catalogue=await library.discover())
-    finally:
-        await library.aclose()
-    return rendered(prompt_of_settings(found), data, VolatileData())
+        standing, volatile = asyncio.run(prompt_data(found, context, os.environ, lambda: int(time.time() * 1000)))
+    except (StoreError, OSError) as error:
+        raise StoreFailed(str(error)) from error
+    except (LookupError, FormatError) as error:
+        raise click.ClickException(str(error)) from error
+    return rendered(prompt_of_settings(found), standing, volatile)

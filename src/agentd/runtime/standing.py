@@ -3,6 +3,7 @@ time. Reads what the instance has in memory."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from agentd.config import Settings
@@ -16,6 +17,7 @@ from agentd.context.prompt import (
     render_volatile,
     standing_data,
 )
+from agentd.context.record import ContextState
 from agentd.context.resident import Context
 from agentkit.core.contracts.messages import Message
 from agentkit.core.contracts.offers import ToolSchema
@@ -52,11 +54,7 @@ class Prompts:
             self._events.emit("prompt.changed", held.id, None, segment=changed.segment, at=changed.at)
             self._told_failures(held, "standing", rendered.failures)
         keys = await self._memory.prompt_keys()
-        plan = plans.plan_of(held.state.plan)
-        volatile = render_volatile(
-            prompt, data, VolatileData(plan=held.state.plan, plan_text=plans.render(plan) if plan else "",
-                                       memory_keys=keys, now=self._clock()),
-        )  # fmt: skip
+        volatile = render_volatile(prompt, data, volatile_data(held.state, keys, self._clock()))
         self._told_failures(held, "volatile", volatile.failures)
         return self._standing_of(rendered.text, tools), closing_block(volatile.text)
 
@@ -65,9 +63,11 @@ class Prompts:
         inputs = (settings, tools, self._skills.catalogue)
         found = self._data.get((sender.id, sender.role))
         if found is None or any(a is not b for a, b in zip(found[0], inputs, strict=True)):
-            lines = tuple(ToolLine(name, text, wire) for name, text, wire in self._box.told(sender))
             made = standing_data(
-                settings, tools=lines, catalogue=self._skills.catalogue, principal=(sender.id, sender.role)
+                settings,
+                tools=tool_lines(self._box, sender),
+                catalogue=self._skills.catalogue,
+                principal=(sender.id, sender.role),
             )
             found = self._data[sender.id, sender.role] = (inputs, made)
         return found[1]
@@ -83,3 +83,16 @@ class Prompts:
     def _told_failures(self, held: Context, part: str, failures: tuple[tuple[str, str], ...]) -> None:
         for by, reason in failures:
             self._events.emit("prompt.fallback", held.id, None, part=part, by=by, reason=reason)
+
+
+def tool_lines(box: ToolBox, sender: Principal) -> tuple[ToolLine, ...]:
+    """What the prompt tells of the tools that a sender may use."""
+    return tuple(ToolLine(name, text, wire) for name, text, wire in box.told(sender))
+
+
+def volatile_data(state: ContextState, keys: Sequence[str], now: int) -> VolatileData:
+    """What the volatile part reads of a context. `keys`: of the memory; `now` in ms."""
+    plan = plans.plan_of(state.plan)
+    return VolatileData(
+        plan=state.plan, plan_text=plans.render(plan) if plan is not None else "", memory_keys=keys, now=now
+    )
