@@ -42,6 +42,7 @@ class Actors:
         self._actors: dict[str, Actor] = {}
         self._settled: dict[str, asyncio.Future[Task]] = {}
         self._conflicts: dict[str, int] = {}
+        self._cancelled: dict[str, str] = {}
         self._retry = FIRST_RETRY
         self._ended = asyncio.Event()
 
@@ -78,8 +79,19 @@ class Actors:
         """The turn in hand that works on a task."""
         return next((turn for turn in self.running.values() if turn.item.task == task), None)
 
+    def cancel(self, task: str, reason: str) -> bool:
+        """Ask the turn of a task to end; one that has not begun ends when it begins."""
+        turn = self.turn_of(task)
+        if turn is not None:
+            turn.cancel(reason)
+        else:
+            self._cancelled[task] = reason
+        return True
+
     def began(self, turn: Turn) -> None:
         self.running[turn.id] = turn
+        if (reason := self._cancelled.pop(turn.item.task or "", None)) is not None:
+            turn.cancel(reason)
 
     def ended(self, turn: Turn) -> None:
         self.running.pop(turn.id, None)

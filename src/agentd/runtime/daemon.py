@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from agentd.config import Changes, Refused, Settings, reload
+from agentd.context.messages import result_text
 from agentd.context.record import ROOT, NoteMsg, Part, TextPart
 from agentd.context.registry import Contexts, NotYours
 from agentkit.core.contracts.errors import StoreError
@@ -137,10 +138,12 @@ class Daemon:
             raise NotYours(f"there is no context {id!r}")
         await services.residents.open(id, None if sees_all else principal.id, create=True)
         services.kills.reach("inbox.before")
-        made = await services.inbox.accept(id, await self._stored_parts(parts), principal, message_id=message_id)
+        made = await services.inbox.accept(id, parts, principal, message_id=message_id)
         services.kills.reach("inbox.after")
         name = "inbox.duplicate" if made.is_duplicate else "inbox.accepted"
         services.events.emit(name, made.task.context, made.task.turn, task=made.task.id)
+        if services.settings.observability.log_content:
+            log.info("message", extra={"context": id, "text": "\n".join(_texts(parts))})
         if made.altered:
             services.events.emit("inbox.altered", id, made.task.turn)
         if made.item is not None:
@@ -174,16 +177,17 @@ class Daemon:
         """End now: turns in hand are left where they are, for the next life."""
         self._over.set()
 
+    async def report(self, call: str, content: Any, *, context: str) -> None:
+        """A result that came after its call was given up: a note tells the context of it."""
+        text = f"The result of call {call} has come after all: {result_text(content)}"
+        await self.note(text, kind="outcome", about=call, context=context)
+
     async def cancel(self, task: str, *, principal: Principal = OPERATOR, reason: str = "cancelled") -> bool:
-        """Ask a task to end. False when it has ended already, or has not begun: then it is left to begin and end."""
+        """Ask a task to end, now or, where it still waits, as soon as it begins. False when it has ended already."""
         found = await self.services.inbox.task(task)
         if principal.role not in ("root", "operator") and found.principal != principal.id:
             raise LookupError(f"there is no task {task!r}")
-        turn = self.actors.turn_of(task)
-        if turn is None:
-            return False
-        turn.cancel(reason)
-        return True
+        return not found.is_settled and self.actors.cancel(task, reason)
 
     # Its life
 
@@ -220,11 +224,13 @@ class Daemon:
             self.events.emit("lifecycle.draining", None, None, running=len(self.actors.running))
         self.actors.drain()
         limit = self.services.settings.lifecycle.drain_timeout.total_seconds() if timeout is None else timeout
+        idle, over = asyncio.ensure_future(self.actors.until_idle()), asyncio.ensure_future(self._over.wait())
         try:
-            await asyncio.wait_for(self.actors.until_idle(), limit)
-        except TimeoutError:
-            return False
-        return True
+            await asyncio.wait({idle, over}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            return idle.done()
+        finally:
+            idle.cancel()
+            over.cancel()
 
     async def aclose(self) -> None:
         """Drain, and give the store back."""
@@ -246,9 +252,6 @@ class Daemon:
     def _require_open(self) -> None:
         if self.actors.is_draining:
             raise Draining("this instance is going down and takes no more work")
-
-    async def _stored_parts(self, parts: Sequence[Part]) -> Sequence[Part]:
-        return parts
 
     # Chores
 
@@ -272,6 +275,10 @@ class Daemon:
                 continue
             if any(swept.values()):
                 log.info("swept: %s", ", ".join(f"{count} {name}" for name, count in swept.items() if count))
+
+
+def _texts(parts: Sequence[Part]) -> list[str]:
+    return [part.text for part in parts if isinstance(part, TextPart)]
 
 
 __all__ = ["Busy", "Daemon", "Draining"]
