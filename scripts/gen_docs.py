@@ -28,13 +28,19 @@ PART = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTA
 def commands(group: click.Group, name: str) -> str:
     """Every command with its help, its arguments and its options, as click has them."""
     root = click.Context(group, info_name=name, **group.context_settings)
-    parts = [_command(root, group, 2)]
-    for sub in group.list_commands(root):
-        command = group.get_command(root, sub)
+    return "\n".join([_command(root, group, 2), *_below(root, group, 2)])
+
+
+def _below(ctx: click.Context, group: click.Group, level: int) -> Iterator[str]:
+    """The commands of a group, those of a group among them one level deeper."""
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
         if command is None:
-            raise LookupError(sub)
-        parts.append(_command(click.Context(command, info_name=sub, parent=root), command, 2))
-    return "\n".join(parts)
+            raise LookupError(name)
+        below = click.Context(command, info_name=name, parent=ctx)
+        yield _command(below, command, level)
+        if isinstance(command, click.Group):
+            yield from _below(below, command, level + 1)
 
 
 def exit_codes(epilog: str) -> str:

@@ -59,12 +59,22 @@ def among(modules: set[str], names: set[str]) -> list[str]:
     return sorted(module for module in modules if any(module == n or module.startswith(n + ".") for n in names))
 
 
-@pytest.mark.parametrize("args", [["--help"], ["check", "--help"], ["schema", "-h"], ["--version"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "args",
+    [["--help"], ["--version"], ["inspect", "view", "-h"], ["memory", "set", "-h"], ["capabilities", "-h"]],
+    ids=" ".join,
+)
 def test_help_loads_nothing_heavy(args: list[str]) -> None:
     code, modules = loaded(*args)
     assert code == 0
     assert among(modules, HEAVY) == []
     assert "click" in modules
+
+
+def test_help_looks_at_every_command() -> None:
+    """So that the budget of `--help` is one of all of them."""
+    modules = loaded("--help")[1]
+    assert set(cli.COMMANDS.values()) <= modules
 
 
 def test_check_loads_no_protocol_and_no_provider(tmp_path: Path) -> None:

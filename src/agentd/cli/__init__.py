@@ -42,6 +42,7 @@ COMMANDS = {
     "chat": "agentd.cli.chat",
     "check": "agentd.cli.check",
     "inspect": "agentd.cli.inspect",
+    "memory": "agentd.cli.memory",
     "prompt": "agentd.cli.prompt",
     "run": "agentd.cli.running",
     "schema": "agentd.cli.schema",

@@ -37,7 +37,7 @@ async def open_store(
         raise StoreError(f"store.kind {kind!r} is not in this release; sqlite and memory are")
     path = settings.store_folder(environ) / FILE
     if read_only:
-        _require_file(path)
+        require_store(settings, environ)
     else:
         _make_folder(path.parent)
     store = SQLiteStore(path, exclusive=not read_only, clock=clock, read_only=read_only)
@@ -62,7 +62,9 @@ def require_room(
         )
 
 
-def _require_file(path: Path) -> None:
+def require_store(settings: Settings, environ: Mapping[str, str]) -> None:
+    """StoreError where the settings' SQLite store was not made yet."""
+    path = settings.store_folder(environ) / FILE
     if not path.exists():
         raise StoreError(f"there is no store at {path}: nothing was stored yet, or store.path names another folder")
 

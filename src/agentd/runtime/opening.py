@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,8 +14,9 @@ from agentd.config import Settings, digests
 from agentd.records import Ids, Records, Retry, Trouble
 from agentd.records.keys import ABOVE, Keys
 from agentd.records.manifest import Start, open_manifest, open_next_generation, read_manifest
-from agentd.records.opening import open_store, require_room
+from agentd.records.opening import open_store, require_room, require_store
 from agentd.records.ownership import acquire, release, renew, this_process
+from agentkit.core.contracts.errors import StoreError
 from agentkit.core.contracts.ports import Lease, Store
 from agentkit.core.contracts.scope import Scope
 from agentkit.state.stores import SQLiteStore
@@ -73,6 +76,7 @@ async def open_instance(
     environ: Mapping[str, str],
     *,
     fresh: bool = False,
+    as_start: bool = True,
     clock: Callable[[], float],
     sleep: Callable[[float], Awaitable[None]],
     ids: Callable[[], str] | None = None,
@@ -80,7 +84,8 @@ async def open_instance(
 ) -> Opened:
     """Take the store, the lease of the instance and the generation in force, or with `fresh` the next one.
 
-    `store`: in place of the configured one. Raises Held while another process has it, StoreError, FormatError.
+    `as_start`: note it as one; without, only the first is. `store`: in place of the configured one. Raises Held while
+    another process has it, StoreError, FormatError.
     """
 
     def now() -> int:
@@ -102,8 +107,10 @@ async def open_instance(
             found, scope, instance=settings.agent.name, prefix=given.prefix, lease=lease, clock=now, ids=minted,
             retry=retry,
         )  # fmt: skip
-        opened = open_next_generation if fresh else open_manifest
-        start = await opened(records, digests(settings))
+        start = None if as_start else await read_manifest(records)
+        if start is None:
+            opened = open_next_generation if fresh else open_manifest
+            start = await opened(records, digests(settings))
         records = records.of_generation(start.generation)
         return Opened(found, records, lease, start, now, sleep, minted, troubles, given.min_free)
     except BaseException:
@@ -112,6 +119,24 @@ async def open_instance(
         if store is None:
             await found.aclose()
         raise
+
+
+@asynccontextmanager
+async def holding(
+    settings: Settings, environ: Mapping[str, str] | None = None, *, make: bool = False
+) -> AsyncIterator[Opened]:
+    """An instance without its daemon, to change what is stored. `make`: a store that is not there is made. Raises Held
+    while a daemon has it, StoreError."""
+    if settings.store_kind == "memory":
+        raise StoreError("store.kind is memory, which ends with its process: there is nothing to change")
+    variables = os.environ if environ is None else environ
+    if not make:
+        require_store(settings, variables)
+    opened = await open_instance(settings, variables, as_start=False, clock=time.time, sleep=asyncio.sleep)
+    try:
+        yield opened
+    finally:
+        await opened.aclose()
 
 
 @asynccontextmanager
