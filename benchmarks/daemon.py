@@ -223,8 +223,8 @@ async def _plain(path: Path, rows: Rows, conversations: int, turns: int) -> floa
 def _where(folder: Path) -> None:
     """Prints where the time of the daemon's turns goes: its own thread by module, and the writer's."""
     folder.mkdir()
-    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import daemon; daemon.profile({str(folder)!r})"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import daemon; "
+    subprocess.run([sys.executable, "-c", f"{code}daemon.profile({str(folder)!r})"], check=True)
 
 
 def profile(folder: str) -> None:

@@ -218,7 +218,6 @@ def _later(s: Settings) -> Iterator[tuple[bool, Path, str]]:
     yield bool(s.mcp.servers), ("mcp", "servers"), off
     yield s.store.kind == "postgres", ("store", "kind"), "use sqlite or memory"
     yield bool(s.agent.approval), ("agent", "approval"), "nobody can be asked yet: leave it off"
-    yield bool(s.context.templates), ("context", "templates"), "subagents are to come: leave it off"
     yield s.a2a.scope == "principal", ("a2a", "scope"), "instance"
     yield s.a2a.listen is not None, ("a2a", "listen"), off
     yield bool(s.a2a.peers), ("a2a", "peers"), off

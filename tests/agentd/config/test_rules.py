@@ -95,7 +95,6 @@ def test_a_rule_is_silent_where_its_key_is_faulty(tmp_path: Path) -> None:
         ("mcp: {servers: [{name: a, url: 'http://x'}]}", "mcp.servers"),
         ("store: {kind: postgres}", "store.kind"),
         ("agent: {approval: [deploy]}", "agent.approval"),
-        ("context: {templates: {reviewer: 'You review.'}}", "context.templates"),
         ("a2a: {scope: principal}", "a2a.scope"),
         ("a2a: {listen: '127.0.0.1:80'}", "a2a.listen"),
         ("a2a: {peers: [{name: a, url: 'http://x'}]}", "a2a.peers"),

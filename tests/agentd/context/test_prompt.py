@@ -1,5 +1,6 @@
 """Templates and what they may not do, the built-in prompt, fallbacks, and the standing part over time."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -336,7 +337,7 @@ def test_f34_standing_part_is_the_same_bytes_whatever_is_volatile(turns: list[Vo
     first, _ = held.render(made, DATA)
     for turn in turns:
         render_volatile(made, DATA, turn)
-        again, changed = held.render(made, StandingData(**vars(DATA)))
+        again, changed = held.render(made, replace(DATA))
         assert again is first
         assert changed is None
     assert StandingPrompt().render(made, DATA)[0] == first  # as after a restart
@@ -345,7 +346,7 @@ def test_f34_standing_part_is_the_same_bytes_whatever_is_volatile(turns: list[Vo
 def changed_by(prompt: Prompt, **fields: Any) -> str | None:
     held = StandingPrompt()
     held.render(prompt_of(), DATA)
-    _, changed = held.render(prompt, StandingData(**{**vars(DATA), **fields}))
+    _, changed = held.render(prompt, replace(DATA, **fields))
     return changed.segment if changed is not None else None
 
 
@@ -368,7 +369,7 @@ def test_change_names_the_first_segment_that_differs() -> None:
 def test_template_that_shows_errors_changes_with_them() -> None:
     held, made = StandingPrompt(), prompt_of("{{ instruction }}{{ skills.errors_text }}")
     held.render(made, DATA)
-    _, changed = held.render(made, StandingData(**{**vars(DATA), "skill_errors": ()}))
+    _, changed = held.render(made, replace(DATA, skill_errors=()))
     assert changed is not None
     assert changed.segment == "skills"
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..blocks import NativeBlock
-from ..messages import Message, marked, same_objects
+from agentkit.core.contracts.blocks import NativeBlock
+from agentkit.core.contracts.messages import Message, marked, same_objects
+
 from .rules import STRICT, Rules
 from .view import repair
 
