@@ -129,6 +129,8 @@ class Daemon:
         parts = (TextPart(message),) if isinstance(message, str) else tuple(message)
         if message_id is not None and (known := await services.inbox.seen(principal, message_id, parts)) is not None:
             services.events.emit("inbox.duplicate", known.context, known.turn, task=known.id)
+            if (left := await services.inbox.found_again(known)) is not None:
+                self.actors.post(left)
             return Accepted(known)
         self._opened.require_room()
         id = services.ids() if context is None else context
