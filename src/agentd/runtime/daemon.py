@@ -173,7 +173,7 @@ class Daemon:
         return await self.actors.command(context, run)
 
     def hurry(self) -> None:
-        """End now: turns in hand are left where they are, for the next life."""
+        """End now, also a drain that is under way: turns in hand are left where they are, for the next life."""
         self._over.set()
 
     async def cancel(self, task: str, *, principal: Principal = OPERATOR, reason: str = "cancelled") -> bool:
@@ -222,11 +222,13 @@ class Daemon:
             self.events.emit("lifecycle.draining", None, None, running=len(self.actors.running))
         self.actors.drain()
         limit = self.services.settings.lifecycle.drain_timeout.total_seconds() if timeout is None else timeout
+        waiting = [asyncio.create_task(self.actors.until_idle()), asyncio.create_task(self._over.wait())]
         try:
-            await asyncio.wait_for(self.actors.until_idle(), limit)
-        except TimeoutError:
-            return False
-        return True
+            await asyncio.wait(waiting, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waiting:
+                one.cancel()
+        return self.actors.is_idle
 
     async def aclose(self) -> None:
         """Drain, and give the store back."""
