@@ -44,36 +44,53 @@ async def _run(found: Settings, again: Callable[[], Settings], *, fresh: bool) -
     """One life; its exit code."""
     from agentd.cli.starting import started
 
+    signals = Signals()
+    signals.listen()
     async with started(found, fresh=fresh) as agent:
-        life = Life(agent, again)
-        life.listen()
-        return await life.run(found)
+        return await Life(agent, again, signals).run(found)
 
 
-class Life:
-    """A daemon as a process: its signals, its prompt, its end."""
+class Signals:
+    """What the process was told from outside, from before the store is opened on: a start may take its time."""
 
-    def __init__(self, agent: Daemon, again: Callable[[], Settings]) -> None:
+    def __init__(self) -> None:
         import asyncio
 
-        self.agent, self.again = agent, again
         self.stopping = asyncio.Event()
-        self.reloads: set[asyncio.Task[None]] = set()
+        self.hurrying = asyncio.Event()
+        self.hung_up = asyncio.Event()
 
     def listen(self) -> None:
-        """Drain on SIGTERM and SIGINT, the second one ends at once; reload on SIGHUP."""
+        """SIGTERM and SIGINT drain, the second one ends at once; SIGHUP reloads."""
         import asyncio
         import signal
 
         loop = asyncio.get_running_loop()
         for name in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(name, self.stop)
-        loop.add_signal_handler(signal.SIGHUP, lambda: self.reloads.add(loop.create_task(self.reload())))
+            loop.add_signal_handler(name, self._stop)
+        loop.add_signal_handler(signal.SIGHUP, self.hung_up.set)
 
-    def stop(self) -> None:
+    def _stop(self) -> None:
         if self.stopping.is_set():
-            self.agent.hurry()
+            self.hurrying.set()
         self.stopping.set()
+
+
+class Life:
+    """A daemon as a process: its prompt, its reloads, its end."""
+
+    def __init__(self, agent: Daemon, again: Callable[[], Settings], signals: Signals) -> None:
+        self.agent, self.again, self.signals = agent, again, signals
+
+    async def _reloads(self) -> None:
+        while True:
+            await self.signals.hung_up.wait()
+            self.signals.hung_up.clear()
+            await self.reload()
+
+    async def _hurries(self) -> None:
+        await self.signals.hurrying.wait()
+        self.agent.hurry()
 
     async def reload(self) -> None:
         """Read the configuration again. A faulty or refused one changes nothing, and is told."""
@@ -94,7 +111,8 @@ class Life:
 
         prompt = asyncio.create_task(self._prompt(found)) if found.agent.prompt is not None else None
         over = asyncio.create_task(self.agent.until_over())
-        stopping = asyncio.create_task(self.stopping.wait())
+        stopping = asyncio.create_task(self.signals.stopping.wait())
+        listening = [asyncio.create_task(self._reloads()), asyncio.create_task(self._hurries())]
         until = found.lifecycle.run_until
         ends_idle = until == "idle" or (until == "auto" and prompt is not None)
         idle = asyncio.create_task(self._until_idle(found, prompt)) if ends_idle else None
@@ -111,14 +129,25 @@ class Life:
                 return prompt.result() if prompt.done() else UNFINISHED
             return DONE if finished else ERROR
         finally:
-            for task in [*waiting, *([prompt] if prompt is not None else [])]:
+            for task in [*waiting, *listening, *([prompt] if prompt is not None else [])]:
                 task.cancel()
 
     async def _prompt(self, found: Settings) -> int:
         """Do the one piece of work; print its answer. The exit code that it asks for."""
+        from agentd.cli.starting import CannotStart, StoreFailed
         from agentd.context.record import ROOT
+        from agentd.runtime.inbox import Busy, Draining
+        from agentkit.core.contracts.errors import StoreError
 
-        task = await self.agent.ask(found.agent.prompt or "", context=ROOT)
+        try:
+            task = await self.agent.ask(found.agent.prompt or "", context=ROOT)
+        except StoreError as error:
+            raise StoreFailed(str(error)) from error
+        except (Busy, Draining) as error:
+            click.echo(f"agentd: {error}", err=True)
+            return UNFINISHED
+        except ValueError as error:
+            raise CannotStart(str(error)) from error
         if task.output is not None:
             click.echo(task.text)
         if task.state != "completed":

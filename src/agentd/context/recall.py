@@ -4,7 +4,7 @@ Touches only its arguments."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -13,13 +13,17 @@ from agentkit.core.contracts.counting import SyncTokenCounter
 from agentkit.core.contracts.messages import Message
 from agentkit.state.compaction import Ranges, clamp
 from agentkit.state.compaction.ranges import union
+from agentkit.state.stores.find import fold
 
 from .messages import result_text
 from .record import AssistantMsg, DataPart, Entry, FilePart, NoteMsg, SystemMsg, TextPart, ToolMsg, UserMsg
+from .rows import json_in
 from .view import View
 
 MAX_LIMIT = 200
 """Entries of one recall at most."""
+SHORTEST = 80
+"""Characters that are told of an entry however little room there is."""
 _ONE = re.compile(r"\s*(\d{1,9})(?:\s*-\s*(\d{1,9}))?\s*")
 
 
@@ -75,14 +79,23 @@ def told_entries(
         text = text_of(entry)
         size = counter.measure([Message("user", text)])
         if size > left:
-            if made:
-                return Recalled(tuple(made), True)
-            text = clamp(text, max(len(text) * left // max(size, 1), 80))
-            made.append(_told(entry, text, shown))
+            if not made:
+                made.append(_told(entry, _within(text, left, counter), shown))
             return Recalled(tuple(made), True)
         left -= size
         made.append(_told(entry, text, shown))
     return Recalled(tuple(made), more)
+
+
+def _within(text: str, tokens: int, counter: SyncTokenCounter) -> str:
+    """Head and tail of a text, as long as they fit and no shorter than SHORTEST."""
+    limit = len(text)
+    while True:
+        size = counter.measure([Message("user", short := clamp(text, limit))])
+        if size <= tokens or limit <= SHORTEST:
+            return short
+        # What is kept may be denser than the whole: one step back at least.
+        limit = max(min(limit * tokens // size, limit - 1), SHORTEST)
 
 
 def _told(entry: Entry, text: str, shown: View) -> dict[str, Any]:
@@ -121,5 +134,21 @@ def _part(part: Any) -> str:
 
 def says(entry: Entry, words: Sequence[str]) -> bool:
     """Whether a message holds every word, in any case. What its record says beside that, such as ids, counts not."""
-    text = text_of(entry).casefold()
-    return all(word.casefold() in text for word in words)
+    text = fold("\n".join([text_of(entry), *_strings(entry.body)]))
+    return all(fold(word) in text for word in words)
+
+
+def _strings(body: Any) -> Iterator[str]:
+    """Texts in a message that are told with escapes, or not in full: strings in JSON, addresses of files."""
+    work = [*json_in(body)]
+    while work:
+        value = work.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            work.extend((*value, *value.values()))
+        elif isinstance(value, (list, tuple)):
+            work.extend(value)
+    for part in getattr(body, "parts", ()):
+        if isinstance(part, FilePart):
+            yield from (text for text in (part.name, part.uri, part.artifact) if text)

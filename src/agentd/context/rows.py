@@ -8,12 +8,13 @@ refused, and so is one that cannot be read: both by an error that names it, so t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
 
 from agentkit.core.contracts.errors import CodecError, Corrupt, FormatError
+from agentkit.core.contracts.jsontext import json_text
 from agentkit.core.contracts.surrogates import replace_surrogates
 from agentkit.state.compaction import Summary
 
@@ -23,6 +24,7 @@ from .record import (
     KINDS,
     MESSAGE_KINDS,
     RECORD_VERSION,
+    AssistantMsg,
     ContextState,
     DataPart,
     Entry,
@@ -82,13 +84,44 @@ class _Row(Struct, frozen=True):
     round: int | None = None
     source: str | None = None
     est: int = 0
+    words: str = ""
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """The log line of an entry. CodecError for half a surrogate pair, which `accepted` replaces."""
+    """The log line of an entry. CodecError for half a surrogate pair, which `accepted` replaces.
+
+    `words`: keys and numbers of the JSON in a message, since a store finds a line by the strings in it alone.
+    """
     body = entry.body if isinstance(entry.body, msgspec.Raw) else msgspec.Raw(_encoded(entry.body, f"entry {entry.n}"))
-    fields = (entry.ts, entry.kind, body, entry.turn, entry.round, entry.source, entry.est)
+    words = " ".join(dict.fromkeys(_keys_and_numbers(entry.body))) if entry.kind in _WITH_JSON else ""
+    fields = (entry.ts, entry.kind, body, entry.turn, entry.round, entry.source, entry.est, words)
     return _encoded(_Row(entry.n, RECORD_VERSION, *fields), f"entry {entry.n}")
+
+
+_WITH_JSON = frozenset({"user", "assistant", "tool"})
+
+
+def _keys_and_numbers(body: Any) -> Iterator[str]:
+    work = list(json_in(body))
+    while work:
+        value = work.pop()
+        if isinstance(value, dict):
+            yield from value
+            work.extend(reversed(value.values()))
+        elif isinstance(value, (list, tuple)):
+            work.extend(reversed(value))
+        elif type(value) in (int, float):
+            yield json_text(value)
+
+
+def json_in(body: Any) -> Iterator[Any]:
+    """The values in a message that are JSON rather than text: arguments, results, parts of data."""
+    if isinstance(body, AssistantMsg):
+        yield from (call.arguments for call in body.tool_calls)
+    elif isinstance(body, ToolMsg):
+        yield body.content
+    if isinstance(body, (UserMsg, ToolMsg)):
+        yield from (part.data for part in body.parts if isinstance(part, DataPart))
 
 
 def decode_entry(line: bytes, *, where: str = "") -> Entry:

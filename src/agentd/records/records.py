@@ -83,10 +83,11 @@ class Records:
 
     # Reading
 
-    async def get(self, kind: str, id: str) -> Row | None:
-        """A row, None where there is none or a tombstone. Raises Corrupt or FormatError naming it."""
+    async def get(self, kind: str, id: str, *, removed: bool = False) -> Row | None:
+        """A row, None where there is none or a tombstone; with `removed` the tombstone, whose seq goes on. Raises
+        Corrupt or FormatError naming it."""
         row = await self._look(kind, id)
-        return None if row is None or row.gone else row
+        return None if row is None or (row.gone and not removed) else row
 
     async def ids(
         self, kind: str, *, prefix: str = "", after: str | None = None, limit: int | None = None
@@ -107,11 +108,20 @@ class Records:
             keys = await patiently("keys", page, self._retry)
             ids = [self._keys.id_of(key, kind) for key in keys]
             # Where nothing can be deleted, what was removed is still there as a tombstone.
-            found += ids if self.abilities.delete else [id for id in ids if await self.get(kind, id) is not None]
+            found += ids if self.abilities.delete else [id for id in ids if not await self._is_gone(kind, id)]
             if wanted is None or len(keys) < wanted:
                 break
             behind = keys[-1]
         return found
+
+    async def _is_gone(self, kind: str, id: str) -> bool:
+        """Whether a row is a tombstone. One that cannot be read is there: whoever reads it is told."""
+        try:
+            return await self.get(kind, id) is None
+        except (Corrupt, FormatError) as error:
+            if isinstance(error, Corrupt) and error.key is None:  # the store as a whole
+                raise
+            return False
 
     async def entries(self, kind: str, id: str, first: int = 1, last: int | None = None) -> list[bytes]:
         """Lines of a log by number, `first` and `last` included; those that there are."""

@@ -39,6 +39,9 @@ class House(Protocol):
     @property
     def services(self) -> Services: ...
 
+    @property
+    def is_open(self) -> bool: ...
+
     async def may_start(self) -> bool: ...
 
     async def may_retry(self, context: str) -> bool: ...
@@ -94,6 +97,8 @@ class Actor:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
+            if self._task is not None:  # it was ended before its first step
+                self._end()
 
     async def _run(self) -> None:
         try:
@@ -105,9 +110,12 @@ class Actor:
                 elif not await self._take(job):
                     return
         finally:
-            self._task = None
-            self.services.residents.release(self.id)
-            self.house.idle(self)
+            self._end()
+
+    def _end(self) -> None:
+        self._task = None
+        self.services.residents.release(self.id)
+        self.house.idle(self)
 
     async def _obey(self, job: Command) -> None:
         try:
@@ -130,7 +138,8 @@ class Actor:
         try:
             if not await self.house.may_start():
                 return False
-            await self._work(item, await self._ready())
+            if not await self._work(item, await self._ready()):
+                return False
         except asyncio.CancelledError:
             self._revert()
             raise
@@ -140,15 +149,17 @@ class Actor:
         self.house.recovered()
         return True
 
-    async def _work(self, item: Item, writer: Writer) -> None:
+    async def _work(self, item: Item, writer: Writer) -> bool:
+        """Work on an item. False when nothing may start any more."""
         if not item.wakes:
             writer.held.append(item.message, now=self.services.clock(), source="inbox")
             await writer.commit(extra=self.services.inbox.finish(item))
             self.services.inbox.finished(item)
             self._jobs.popleft()
             await self._look_after(writer)
-            return
-        await self.services.slots.acquire()
+            return True
+        if not await self._take_slot():
+            return False
         try:
             self.turn = turn = Turn(writer, item, self._notes_behind)
             self.house.began(turn)
@@ -162,7 +173,18 @@ class Actor:
             if self.turn is not None:
                 self.house.ended(self.turn)
             self.turn = None
+            writer.leave_slot()
+        return True
+
+    async def _take_slot(self) -> bool:
+        """Wait for a slot. False once no turn may start any more; while the instance is paused none is held."""
+        while True:
+            await self.services.slots.acquire()
+            if self.house.is_open:
+                return True
             self.services.slots.release()
+            if not await self.house.may_start():
+                return False
 
     def _notes_behind(self) -> list[Item]:
         """Notes that wait right behind the one in hand: together they make one turn."""

@@ -116,6 +116,11 @@ class Actors:
 
     # Who may go on
 
+    @property
+    def is_open(self) -> bool:
+        """Whether turns may start right now."""
+        return self._open.is_set() and not self.is_draining
+
     async def may_start(self) -> bool:
         """Wait while the instance is paused; False once it is going down."""
         if not self.is_draining:
@@ -159,8 +164,7 @@ class Actors:
 
     async def stop(self) -> None:
         """End every actor where it is."""
-        for actor in list(self._actors.values()):
-            await actor.stop()
+        await asyncio.gather(*(actor.stop() for actor in list(self._actors.values())))
 
     # Tasks
 

@@ -130,6 +130,8 @@ class Daemon:
         parts = (TextPart(message),) if isinstance(message, str) else tuple(message)
         if message_id is not None and (known := await services.inbox.seen(principal, message_id, parts)) is not None:
             services.events.emit("inbox.duplicate", known.context, known.turn, task=known.id)
+            if (left := await services.inbox.found_again(known)) is not None:
+                self.actors.post(left)
             return Accepted(known)
         self._opened.require_room()
         id = services.ids() if context is None else context
@@ -174,7 +176,7 @@ class Daemon:
         return await self.actors.command(context, run)
 
     def hurry(self) -> None:
-        """End now: turns in hand are left where they are, for the next life."""
+        """End now, also a drain that is under way: turns in hand are left where they are, for the next life."""
         self._over.set()
 
     async def report(self, call: str, content: Any, *, context: str) -> None:
@@ -224,13 +226,13 @@ class Daemon:
             self.events.emit("lifecycle.draining", None, None, running=len(self.actors.running))
         self.actors.drain()
         limit = self.services.settings.lifecycle.drain_timeout.total_seconds() if timeout is None else timeout
-        idle, over = asyncio.ensure_future(self.actors.until_idle()), asyncio.ensure_future(self._over.wait())
+        waiting = [asyncio.create_task(self.actors.until_idle()), asyncio.create_task(self._over.wait())]
         try:
-            await asyncio.wait({idle, over}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-            return idle.done()
+            await asyncio.wait(waiting, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            idle.cancel()
-            over.cancel()
+            for one in waiting:
+                one.cancel()
+        return self.actors.is_idle
 
     async def aclose(self) -> None:
         """Drain, and give the store back."""

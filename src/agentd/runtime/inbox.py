@@ -14,7 +14,7 @@ import msgspec
 from agentd.context.record import Part, TextPart, UserMsg
 from agentd.context.rows import accepted, decode_msg, encode_msg
 from agentd.records import ANY, Records, Remove, Row, Save, Write
-from agentkit.core.contracts.errors import Conflict
+from agentkit.core.contracts.errors import Conflict, StoreError
 
 from .principals import Principal, Role
 
@@ -126,6 +126,9 @@ class Inbox:
         # Rows as they were last written, of what waits: so a turn's end need not read them again.
         self._rows: dict[int, Row] = {}
         self._tasks: dict[str, Row] = {}
+        # Messages whose commit failed while the store could not say whether it is there, by task; the sender was told
+        # of a fault, and asks again.
+        self._doubtful: dict[str, Item] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -183,6 +186,10 @@ class Inbox:
             if message_id is None or (known := await self.seen(sender, message_id, parts)) is None:
                 raise
             return Accepted(known)
+        except (StoreError, OSError):
+            if message_id is not None and len(self._doubtful) < self._limit():
+                self._doubtful[task.id] = item
+            raise
         self._waiting[item.n] = item
         self._rows[item.n], self._tasks[task.id] = rows[0], rows[1]
         return Accepted(task, item, altered)
@@ -195,6 +202,22 @@ class Inbox:
         item = self._item(context, self._ids(), encode_msg(message), sender, now, kind="note", wakes=wakes)
         rows = await self._records.commit([_save("inbox", item.row_id, item)])
         self._waiting[item.n], self._rows[item.n] = item, rows[0]
+        return item
+
+    async def found_again(self, task: Task) -> Item | None:
+        """The item of a message that came again, where it was stored by a commit that was taken for failed: nobody
+        works on it yet. None for all others."""
+        item = self._doubtful.pop(task.id, None)
+        if item is None:
+            return None
+        try:
+            row = await self._records.get("inbox", item.row_id)
+        except (StoreError, OSError):
+            self._doubtful[task.id] = item
+            raise
+        if row is None:
+            return None
+        self._waiting[item.n], self._rows[item.n] = item, row
         return item
 
     def of_context(self, context: str) -> list[Item]:

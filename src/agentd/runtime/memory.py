@@ -7,7 +7,8 @@ two the scope is held by `writing`, so that nobody decides on what is about to c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,7 @@ from agentd.context.memory import (
     record_of,
 )
 from agentd.records import Records, Remove, Row, Save, Write
+from agentkit.core.contracts.errors import Corrupt, FormatError
 
 KIND = "memory"
 PROMPT_KEYS = 32
@@ -109,47 +111,52 @@ class MemoryStore:
 
         Raises MemoryRefused for a key, value or lifetime that is none, for a lost update, and where there is no room.
         """
-        now, row = self._clock(), await self._records.get(KIND, checked_key(key))
+        now, row = self._clock(), await self._records.get(KIND, checked_key(key), removed=True)
         record, state = record_of(value, ttl=ttl, by=by, now=now, limits=self._settings)
-        seq = row.seq if row is not None and not read_record(row.state, key).is_over(now) else 0
+        is_there = row is not None and not row.gone and not read_record(row.state, key).is_over(now)
+        seq = row.seq if row is not None and is_there else 0
         if if_seq is not None and if_seq != seq:
             raise MemoryRefused(f"{key!r} is at seq {seq}, not {if_seq}: read it again, and decide anew")
-        shelf = await self._known()
-        shelf.require_room(key, len(state), self._settings)
+        (await self._known(deciding=True)).require_room(key, len(state), self._settings)
         writes: list[Write] = [Save(KIND, key, state, row)]
         meta = {"ts": record.ts, "ttl_ms": record.ttl_ms, "by": by, "seq": row.seq + 1 if row is not None else 1}
         if not self._records.abilities.list:
-            writes.append(await self._index({*shelf.keys(-1), key}))
+            writes.append(await self._index(add=key))
         return self._decide(Change(key, tuple(writes), meta, seq > 0, record, len(state)))
 
     async def delete(self, key: str) -> Change:
         """Decide to delete a value; nothing to write where there is none."""
         row = await self._records.get(KIND, checked_key(key))
+        # Known before it is changed: a listing under way would else tell of what is gone by its end.
+        await self._known(deciding=True)
         if row is None:
             return Change(key, ())
         found = not read_record(row.state, key).is_over(self._clock())
         writes: list[Write] = [Remove(KIND, key, row)]
         if not self._records.abilities.list:
-            kept = (await self._known()).keys(-1)
-            writes.append(await self._index(one for one in kept if one != key))
+            writes.append(await self._index(drop=(key,)))
         return self._decide(Change(key, tuple(writes), found=found))
 
     def _decide(self, change: Change) -> Change:
         self._decided[change.key] = change
         return change
 
-    async def _index(self, keys: Iterable[str]) -> Save:
+    async def _index(self, *, add: str | None = None, drop: Collection[str] = ()) -> Save:
+        """The list of keys changed. From the stored one: what this life knows may lack a key that a commit wrote whose
+        answer never came."""
         row = await self._records.get(KIND, INDEX)
-        return Save(KIND, INDEX, index_of(keys), row)
+        kept = {*(keys_of(row.state) if row is not None else ())} - set(drop)
+        return Save(KIND, INDEX, index_of(kept if add is None else {*kept, add}), row)
 
     def applied(self, writes: Iterable[Write]) -> None:
         """These writes are committed: changes that were decided on are known from now on."""
         for write in writes:
-            change = self._decided.get(getattr(write, "id", "")) if getattr(write, "kind", "") == KIND else None
-            if change is None or write not in change.writes:
+            if write.kind != KIND or write.id == INDEX:
                 continue
-            del self._decided[change.key]
-            if self._shelf is not None:
+            change = self._decided.pop(write.id, None)
+            if change is None or write not in change.writes:
+                self._shelf = None  # nobody knows what it was: the store is asked
+            elif self._shelf is not None:
                 if change.record is not None:
                     self._shelf.put(change.key, change.record, change.size)
                 else:
@@ -165,38 +172,57 @@ class MemoryStore:
     # Upkeep
 
     async def sweep(self) -> int:
-        """Delete values whose lifetime is over. Returns how many."""
-        shelf = await self._known()
-        over = shelf.over(self._clock())[:SWEPT]
-        if not over:
-            return 0
-        async with self._writing:
-            rows: list[Row] = []
-            for key in over:
+        """Delete all values whose lifetime is over. Returns how many."""
+        count, left = 0, deque((await self._known()).over(self._clock()))
+        while left:
+            some = [left.popleft() for _ in range(min(SWEPT, len(left)))]
+            async with self._writing:
+                count += await self._swept(some)
+        return count
+
+    async def _swept(self, keys: Iterable[str]) -> int:
+        shelf = await self._known(deciding=True)
+        rows: list[Row] = []
+        for key in keys:
+            try:
                 row = await self._records.get(KIND, key)
                 if row is None:
                     shelf.drop(key)
                 elif read_record(row.state, key).is_over(self._clock()):
                     rows.append(row)
-            writes: list[Write] = [Remove(KIND, row.id, row) for row in rows]
-            if writes and not self._records.abilities.list:
-                gone = {row.id for row in rows}
-                writes.append(await self._index(key for key in shelf.keys(-1) if key not in gone))
-            await self._records.commit(writes)
-            for row in rows:
-                shelf.drop(row.id)
-        return len(rows)
+            except (Corrupt, FormatError) as error:  # left as it is, and the others are swept; reading it says why
+                _require_one(error)
+        if not rows:
+            return 0
+        gone = [row.id for row in rows]
+        writes: list[Write] = [Remove(KIND, row.id, row) for row in rows]
+        if not self._records.abilities.list:
+            writes.append(await self._index(drop=gone))
+        await self._records.commit(writes)
+        for key in gone:
+            shelf.drop(key)
+        return len(gone)
 
-    async def _known(self) -> Shelf:
-        """What the memory holds, learned by one listing."""
+    async def _known(self, *, deciding: bool = False) -> Shelf:
+        """What the memory holds, learned by one listing. `deciding`: for a change, so with the scope held."""
+        if self._decided and (deciding or not self._writing.locked()):
+            # A change was decided and nobody told of its commit, which may have landed all the same.
+            self._decided.clear()
+            self._shelf = None
         if self._shelf is None:
             found: dict[str, tuple[int, int | None]] = {}
             for key in await self._keys():
-                row = await self._records.get(KIND, key)
-                if row is not None:
+                try:
+                    row = await self._records.get(KIND, key)
+                    if row is None:
+                        continue
                     record = read_record(row.state, key)
-                    end = None if record.ttl_ms is None else record.ts + record.ttl_ms
-                    found[key] = len(row.state), end
+                except (Corrupt, FormatError) as error:  # it is there, the others serve, and reading it says why
+                    _require_one(error)
+                    found[key] = 0, None
+                    continue
+                end = None if record.ttl_ms is None else record.ts + record.ttl_ms
+                found[key] = len(row.state), end
             if self._shelf is None:
                 self._shelf = Shelf(found)
         return self._shelf
@@ -206,6 +232,12 @@ class MemoryStore:
             return [key for key in await self._records.ids(KIND) if key != INDEX]
         row = await self._records.get(KIND, INDEX)
         return [] if row is None else keys_of(row.state)
+
+
+def _require_one(error: Exception) -> None:
+    """Raises an error that is about the store as a whole rather than about one record."""
+    if isinstance(error, Corrupt) and error.key is None:
+        raise error
 
 
 async def rebuilt_index(records: Records, keys: Iterable[str]) -> Save:

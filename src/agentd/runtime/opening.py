@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -22,6 +23,8 @@ from agentkit.core.contracts.scope import Scope
 from agentkit.state.stores import SQLiteStore
 
 from .reading import Reader
+
+log = logging.getLogger("agentd")
 
 
 @dataclass
@@ -56,6 +59,8 @@ class Opened:
         try:
             if self.lease is not None:
                 await release(self.store, self.lease)
+        except (StoreError, OSError) as error:  # the store is what failed, and its lease ends by itself
+            log.warning("the lease could not be given back: %s", error)
         finally:
             await self.store.aclose()
 

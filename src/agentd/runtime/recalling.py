@@ -16,7 +16,8 @@ from agentkit.state.compaction.ranges import numbers_in
 from agentkit.state.context import CharClassTokenCounter
 
 FETCHED = 4
-"""Hits that are looked at for each one that is asked for: some only match what the record says beside the message."""
+"""Hits that are looked at first for each one that is asked for: some only match what the record says beside the
+message."""
 
 
 async def recall(
@@ -41,12 +42,25 @@ async def recall(
     words = str(query).split()
     if not words:
         raise RecallRefused("a query needs at least one word")
-    hits = await records.search(LOG, held.id, str(query), FETCHED * limit + 1)
-    numbers = sorted(hit.n for hit in hits if hit.n <= last and (older is None or older.shows(hit.n)))
-    found = [entry for entry in await entries_of(records, held, numbers) if entry.is_message and says(entry, words)]
-    newest = found[-limit:]
-    return told_entries(newest, held.view, counter=counter, limit=limit, max_tokens=tokens,
-                        more=len(found) > limit or len(hits) > FETCHED * limit)  # fmt: skip
+    found, more = await _saying(records, held, words, limit, older)
+    return told_entries(found, held.view, counter=counter, limit=limit, max_tokens=tokens, more=more)
+
+
+async def _saying(
+    records: Records, held: Context, words: list[str], limit: int, older: View | None
+) -> tuple[list[Entry], bool]:
+    """The newest `limit` messages that hold these words, oldest first, and whether there are more."""
+    found: list[Entry] = []
+    looked_at, wanted = 0, FETCHED * limit
+    while True:
+        hits = await records.search(LOG, held.id, " ".join(words), wanted)
+        numbers = sorted(hit.n for hit in hits[looked_at:] if older is None or older.shows(hit.n))
+        entries = await entries_of(records, held, numbers)
+        found = [entry for entry in entries if entry.is_message and says(entry, words)] + found
+        if len(found) > limit or len(hits) < wanted:
+            return found[-limit:], len(found) > limit
+        # What a record says beside its message may match in more entries than were asked for.
+        looked_at, wanted = len(hits), 4 * wanted
 
 
 async def _version(records: Records, held: Context, version: Any) -> View | None:

@@ -179,18 +179,14 @@ class Turn:
             self.loop.finish(given["status"], given.get("output"), given.get("reason", ""), given.get("exit"))
 
     async def _settle_round(self, left: Sequence[OpenCall]) -> End | None:
-        again: list[OpenCall] = []
+        """Give each call that an earlier life left a result, in their order: by running it again, or in its place."""
         for found in left:
-            if found.call.name in self.services.box.repeatable:
-                again.append(found)
+            if found.call.name not in self.services.box.repeatable:
+                if found.is_started:
+                    self.services.events.emit("effect.unknown", self.held.id, self.id, call=found.call.id)
+                result = stand_in(found, found.is_started, "the process ended in the middle of it")
+                self._append_result(result, found.round)
                 continue
-            if found.is_started:
-                self.services.events.emit("effect.unknown", self.held.id, self.id, call=found.call.id)
-            result = stand_in(found, found.is_started, "the process ended in the middle of it")
-            self._append_result(result, found.round)
-        if again:
-            await self.writer.commit()
-        for found in again:
             call = self._call_of(found)
             async with self.services.box.holding(call.name, self.desk):
                 answer = await self.unless_stopped(self._dispatch(call, found.round, found.index))
@@ -383,10 +379,15 @@ class Turn:
         for point in ("end.context", "end.task", "end.ack"):
             self.services.kills.reach(point)
         self.services.events.emit(
-            "turn.end", self.held.id, self.id, state=str(end.state), reason=end.reason, rounds=self.loop.round,
+            "turn.end", self.held.id, self.id, state=str(end.state), reason=self._told(end), rounds=self.loop.round,
             tokens=self.spent.usage.total_tokens + self.spent.usage.cache_read_tokens,
         )  # fmt: skip
         return task
+
+    def _told(self, end: End) -> str:
+        """The reason as events tell it: what the model wrote is content."""
+        is_content = self.loop.progress.finishing is not None and not self.settings.observability.log_content
+        return f"{len(end.reason)} characters" if is_content and end.reason else end.reason
 
     async def _ended_task(self, end: End) -> Task | None:
         """The task as this end leaves it."""

@@ -132,6 +132,8 @@ class Writer:
         a life that ends in the call has paid for it."""
         governor, principal = self.services.governor, turn.sender.id if turn is not None else ""
         while True:
+            if self.is_parked and turn is not None:
+                await turn.unless_stopped(self._take_slot())
             # Each time: the counters of one that waited long may have left memory.
             await governor.ready(self.services.records, self.id, principal)
             found = self.services.calls.reserve(kind, tokens, request, context=self.id, principal=principal)
@@ -151,15 +153,22 @@ class Writer:
             await self._park(found, turn)
 
     async def _park(self, wait: Wait, turn: Running) -> None:
-        """Wait for a budget without holding a slot; the context stays."""
+        """Wait for a budget without holding a slot; the context stays. The slot is taken again before the next call: a
+        turn that ends here needs none."""
         await self.commit()
         self.is_parked = True
         self.services.slots.release()
-        try:
-            await turn.unless_stopped(self.services.governor.passed(wait))
-        finally:
-            await self.services.slots.acquire()
-            self.is_parked = False
+        await turn.unless_stopped(self.services.governor.passed(wait))
+
+    async def _take_slot(self) -> None:
+        await self.services.slots.acquire()
+        self.is_parked = False
+
+    def leave_slot(self) -> None:
+        """Give the slot of the turn back, unless the turn ended while it waited without one."""
+        if not self.is_parked:
+            self.services.slots.release()
+        self.is_parked = False
 
     async def ask(self, kind: str, request: ChatRequest, turn: Running | None) -> LLMResult:
         """One call beside the turn's own: a summary, a preflight, a thought."""

@@ -15,6 +15,7 @@ from agentd.context.record import (
     KINDS,
     ROOT,
     Anchor,
+    AssistantMsg,
     Breaker,
     Call,
     Compaction,
@@ -27,6 +28,7 @@ from agentd.context.record import (
     Masking,
     NoteMsg,
     Parent,
+    PlanChange,
     SkillRef,
     TextPart,
     Told,
@@ -72,13 +74,15 @@ GOLDEN_APART = {
 GOLDEN_LINES = {
     '{"n":1,"v":1,"ts":5,"kind":"user","body":{"role":"user","parts":[{"type":"text","text":"hi"},'
     '{"type":"data","data":[1,null]},{"type":"file","name":"a.png","media_type":"image/png","artifact":"ff","size":3}],'
-    '"principal":"p","message_id":"m1","ts":5},"turn":"t1","source":"a2a","est":12}': entry_of(
+    '"principal":"p","message_id":"m1","ts":5},"turn":"t1","source":"a2a","est":12,"words":"1"}': entry_of(
         1,
         UserMsg((TextPart("hi"), DataPart([1, None]), FilePart("a.png", "image/png", None, "ff", 3)), "p", "m1", 5),
         ts=5, turn="t1", source="a2a", est=12,
     ),
     '{"n":2,"v":1,"kind":"tool","body":{"role":"tool","id":"c1","name":"read","content":{"a":[1.5]},"is_error":true,'
-    '"state":"pending"},"round":4}': entry_of(2, ToolMsg("c1", "read", {"a": [1.5]}, True, "pending"), round=4),
+    '"state":"pending"},"round":4,"words":"a 1.5"}': entry_of(
+        2, ToolMsg("c1", "read", {"a": [1.5]}, True, "pending"), round=4
+    ),
     '{"n":3,"v":1,"kind":"compaction","body":{"version":2,"tier":5,"folded":[[1,2]],"back":[[1,1]],'
     '"summary":{"goals":[{"text":"g","n":1}],"facts":[],"constraints":[],"decisions":[],"artifacts":[],"errors":[],'
     '"steps":[],"narrative":[],"covers":[]},"degraded":true,"before":9,"after":3,"handled":1,"evicted":["pdf"],'
@@ -107,6 +111,20 @@ def test_golden_log_lines(line: str) -> None:
     entry = GOLDEN_LINES[line]
     assert encode_entry(entry).decode() == line
     assert decode_entry(line.encode()) == entry
+
+
+def test_keys_and_numbers_stand_beside_a_message_once_each_so_that_a_store_finds_it_by_them() -> None:
+    content = {"src/a.py": [40213, {"port": 8080, "ok": True}], "again": [40213, 1e3, -7, None, "text"]}
+    calls = (Call("c1", "read", {"line": 12}), Call("c2", "raw", '{"line": 99}'))
+    for body, words in (
+        (ToolMsg("c1", "read", content), "src/a.py again 40213 1000.0 -7 port ok 8080"),
+        (ToolMsg("c1", "read", "text 12"), None),
+        (AssistantMsg("", calls), "line 12"),
+        (NoteMsg("12"), None),
+        (PlanChange("create", {"n": 12}), None),
+    ):
+        found = msgspec.json.decode(encode_entry(entry_of(1, body))).get("words")
+        assert (None if found is None else sorted(found.split())) == (None if words is None else sorted(words.split()))
 
 
 def test_f11_sparse_rows_parse() -> None:

@@ -68,6 +68,26 @@ class StrictLLM:
         return tuple(made)
 
 
+class Time(FakeClock):
+    """A clock that is moved by hand, and a sleep that goes by it."""
+
+    def __init__(self, now: float = START) -> None:
+        super().__init__(now)
+        self._sleeping: list[tuple[float, asyncio.Event]] = []
+
+    async def sleep(self, seconds: float) -> None:
+        awake = asyncio.Event()
+        self._sleeping.append((self.now + seconds, awake))
+        await awake.wait()
+
+    def advance(self, seconds: float) -> None:
+        super().advance(seconds)
+        for until, awake in self._sleeping:
+            if until <= self.now:
+                awake.set()
+        self._sleeping = [one for one in self._sleeping if not one[1].is_set()]
+
+
 async def forever() -> Any:
     """What does not end of itself."""
     await asyncio.Event().wait()
@@ -112,9 +132,9 @@ def settings_of(**given: Any) -> Settings:
 class House:
     """The store, and what all lives on it have in common. `given`: settings, as `settings_of` takes them."""
 
-    def __init__(self, *, store: Store | None = None, clock: FakeClock | None = None, **given: Any) -> None:
+    def __init__(self, *, store: Store | None = None, clock: Time | None = None, **given: Any) -> None:
         self.store = store or InMemoryStore()
-        self.clock = clock or FakeClock(START)
+        self.clock = clock or Time()
         self.given = given
         self.hands = Hands()
 
@@ -152,6 +172,15 @@ async def results(agent: Daemon, context: str) -> list[ToolMsg]:
 
 async def notes(agent: Daemon, context: str) -> list[str]:
     return [entry.body.text for entry in await log_of(agent, context) if isinstance(entry.body, NoteMsg)]
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Let the others go on until this holds."""
+    for _ in range(10_000):
+        if holds():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came to that")
 
 
 def texts(request: ChatRequest) -> str:
