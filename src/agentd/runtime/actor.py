@@ -232,7 +232,11 @@ class Actor:
             return await self.house.may_retry(self.id)
         if item is not None and self._jobs and self._jobs[0] is item:
             # The context cannot be used: the item is refused, and the refusal names the context.
-            await self.house.refuse(item, error)
+            try:
+                await self.house.refuse(item, error)
+            except STORE_TROUBLE as failed:
+                events.emit("store.error", self.id, None, detail=f"{type(failed).__name__}: {failed}")
+                return await self.house.may_retry(self.id)
             self._jobs.popleft()
         return True
 

@@ -11,6 +11,7 @@ import msgspec
 
 from agentd.context import plan as plans
 from agentd.context.record import PlanChange
+from agentkit.core.contracts.errors import Corrupt, FormatError
 
 from .actor import Actor, Command
 from .inbox import Item, Task
@@ -173,9 +174,13 @@ class Actors:
         services = self.services
         writes = list(services.inbox.finish(item))
         task = None
-        if item.task is not None:
+        try:
+            task = await services.inbox.task(item.task) if item.task is not None else None
+        except (Corrupt, FormatError) as damage:  # who asks for it meets the same error
+            services.events.emit("restore.lost", item.context, item.turn, reason=str(damage))
+        if task is not None:
             task = msgspec.structs.replace(
-                await services.inbox.task(item.task),
+                task,
                 state="failed",
                 end_state="failed",
                 reason=f"{type(error).__name__}: {error}",

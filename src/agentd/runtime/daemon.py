@@ -90,7 +90,7 @@ class Daemon:
 
     async def _start(self) -> None:
         services = self.services
-        for item in await services.inbox.load():
+        for item in await services.inbox.load(self._lost):
             self.actors.post(item)
         self._chores = [asyncio.create_task(self._keep_lease()), asyncio.create_task(self._sweep())]
         services.events.emit("lifecycle.started", None, None, generation=self._opened.start.generation,
@@ -250,6 +250,9 @@ class Daemon:
             self.halted = reason
             self.events.emit("lifecycle.halted", None, None, reason=reason)
         self._over.set()
+
+    def _lost(self, error: Exception) -> None:
+        self.events.emit("restore.lost", None, None, reason=str(error))
 
     def _require_open(self) -> None:
         if self.actors.is_draining:

@@ -14,7 +14,7 @@ import msgspec
 from agentd.context.record import Part, TextPart, UserMsg
 from agentd.context.rows import accepted, decode_msg, encode_msg
 from agentd.records import ANY, Records, Remove, Row, Save, Write
-from agentkit.core.contracts.errors import Conflict, StoreError
+from agentkit.core.contracts.errors import Conflict, Corrupt, FormatError, StoreError
 
 from .principals import Principal, Role
 
@@ -138,15 +138,20 @@ class Inbox:
         """Everything accepted and not finished, in order."""
         return [self._waiting[n] for n in sorted(self._waiting)]
 
-    async def load(self) -> list[Item]:
-        """What an earlier life left, in order of acceptance."""
-        for id in await self._records.ids("inbox"):
-            row = await self._records.get("inbox", id)
-            if row is not None:
-                item = msgspec.json.decode(row.state, type=Item)
-                self._waiting[item.n] = item
-                self._rows[item.n] = row
-        self._next = max(self._waiting, default=0) + 1
+    async def load(self, lost: Callable[[Exception], None]) -> list[Item]:
+        """What an earlier life left, in order of acceptance. `lost` is told of rows that cannot be read; they are left
+        as they are, and their numbers are not used again."""
+        ids = await self._records.ids("inbox")
+        for id in ids:
+            try:
+                row = await self._records.get("inbox", id)
+                if row is not None:
+                    item = _item_of(row)
+                    self._waiting[item.n] = item
+                    self._rows[item.n] = row
+            except (Corrupt, FormatError) as error:
+                lost(error)
+        self._next = max((int(id) for id in ids if id.isdecimal()), default=0) + 1
         return self.waiting
 
     async def seen(self, sender: Principal, message_id: str, parts: Sequence[Part]) -> Task | None:
@@ -274,6 +279,13 @@ def seen_id(principal: str, message_id: str) -> str:
         return made
     both = f"{len(principal)}:{principal}{message_id}".encode("utf-8", "surrogatepass")
     return f"sha256:{hashlib.sha256(both).hexdigest()}"
+
+
+def _item_of(row: Row) -> Item:
+    try:
+        return msgspec.json.decode(row.state, type=Item)
+    except msgspec.DecodeError as error:
+        raise Corrupt(f"the work accepted as {row.id!r} cannot be read: {error}", key=f"inbox/{row.id}") from error
 
 
 def _digest(parts: Sequence[Part]) -> str:

@@ -122,15 +122,15 @@ class Residents:
                 self._forget(oldest)
 
     async def _read(self, id: str) -> Context | None:
-        row = await self._records.get(STATE, id)
-        if row is None:
-            return None
-        rows = [row]
-        for name in APART:
-            found = await self._records.get(name, id)
-            if found is not None:
-                rows.append(found)
         try:
+            row = await self._records.get(STATE, id)
+            if row is None:
+                return None
+            rows = [row]
+            for name in APART:
+                found = await self._records.get(name, id)
+                if found is not None:
+                    rows.append(found)
             return self.contexts.restore_one(id, rows)
         except (Corrupt, FormatError) as error:
             self._events.emit("restore.lost", id, None, reason=str(error))
