@@ -167,6 +167,32 @@ def test_work_of_an_earlier_life_is_done_when_idle_ends_it(run: Run, tmp_path: P
     assert run("-c", file, "--lifecycle.run_until", "idle", "--lifecycle.idle_grace", "10ms")[:2] == (0, "")
 
 
+def test_a_prompt_that_cannot_be_taken_in_is_said(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write_agent(tmp_path, {"turns": ["Hello."]}, store=stored(tmp_path))
+    code, out, err = run("-c", file, "--prompt", " ")
+    assert (code, out) == (1, "")
+    assert "agentd: a message needs content" in err
+    code, out, err = run("-c", file, "--prompt", "Hello", "--store.min_free", "1000000TB")
+    assert (code, out) == (8, "")
+    assert "bytes left, less than" in err
+    assert "Traceback" not in err
+
+
+def test_signal_that_comes_while_the_store_is_opened_drains(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def open_under_fire(*args: Any, **named: Any) -> Daemon:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return await opened(*args, **named)
+
+    opened = Daemon.open
+    monkeypatch.setattr(Daemon, "open", open_under_fire)
+    file = write_agent(tmp_path, {"turns": ["Hello."]}, store=stored(tmp_path))
+    code, out, err = run("-c", file)
+    assert (code, out) == (0, "")
+    assert [line["event"] for line in log_of(err)] == ["lifecycle.started", "lifecycle.draining", "lifecycle.stopped"]
+
+
 # Processes
 
 
