@@ -3,13 +3,16 @@ calls. Touches only its arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+import msgspec
 
 from agentkit.core.contracts.validity import answered, open_calls
 
 from .messages import Shown
-from .record import AssistantMsg, Entry, ToolMsg
+from .record import AssistantMsg, Call, Entry, ToolMsg
 
 
 @dataclass(frozen=True)
@@ -66,12 +69,62 @@ def units(shown: Sequence[Shown], log: Mapping[int, Entry], sizes: Mapping[int, 
             unit = len(members)
             members.append([])
         if isinstance(entry.body, AssistantMsg):
-            by_call.update((call.id, unit) for call in entry.body.tool_calls)
+            by_call.update((call.id, unit) for call in _calls(entry))
         members[unit].append(entry.n)
         unit_of.append(unit)
         previous = kind
+    joined = _joined(members, _unsure(members, log), log)
     weights = sizes or {}
-    return [Unit(tuple(ns), log[ns[0]].kind, sum(weights.get(n, 0) for n in ns)) for ns in members]
+    return [Unit(tuple(ns), log[ns[0]].kind, sum(weights.get(n, 0) for n in ns)) for ns in joined]
+
+
+def _unsure(members: Sequence[Sequence[int]], log: Mapping[int, Entry]) -> set[int]:
+    """Places of rounds with a result that names no call, or one of several. Which call it answers is then a matter of
+    what stands in front of it, so folding that would answer another call."""
+    named = Counter(call.id for ns in members for n in ns for call in _calls(log[n]))
+    return {
+        at
+        for at, ns in enumerate(members)
+        for n in ns
+        if isinstance(result := log[n].body, ToolMsg) and (not result.id or named[result.id] > 1)
+    }
+
+
+def _joined(members: Sequence[list[int]], unsure: Collection[int], log: Mapping[int, Entry]) -> list[list[int]]:
+    """The units, each unsure round made one with all from the user or note entry in front of it on. `settled_calls`
+    sees to it that a log of ours has none; one that was taken over may."""
+    joined: list[list[int]] = []
+    for at, ns in enumerate(members):
+        if at not in unsure:
+            joined.append(ns)
+            continue
+        whole = ns
+        while joined:
+            part = joined.pop()
+            whole = part + whole
+            if log[part[0]].kind in ("user", "note"):
+                break
+        joined.append(sorted(whole))
+    return joined
+
+
+def _calls(entry: Entry) -> tuple[Call, ...]:
+    return entry.body.tool_calls if isinstance(entry.body, AssistantMsg) else ()
+
+
+def settled_calls(msg: AssistantMsg, mint: Callable[[], str]) -> AssistantMsg:
+    """An answer as it goes into the log: each call under an id of ours, the provider's kept beside it.
+
+    Every call gets one, since nobody can tell without reading the whole log whether a provider's id was there before,
+    and a result must name one call only. `mint`: makes ids that are never made again.
+    """
+    if not msg.tool_calls:
+        return msg
+    calls = tuple(
+        msgspec.structs.replace(call, id=mint(), original=call.id if call.original is None else call.original)
+        for call in msg.tool_calls
+    )
+    return msgspec.structs.replace(msg, tool_calls=calls)
 
 
 def obliged(shown: Sequence[Shown], log: Mapping[int, Entry], work: Work) -> frozenset[int]:

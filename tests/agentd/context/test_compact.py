@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentd.context.compact import REASONS, Applied, Declined, Plan, Work, failed, is_open, look, plan, told_plan
@@ -19,13 +19,16 @@ from agentd.context.record import (
     ContextState,
     Entry,
     Masking,
+    Msg,
     SkillChange,
+    TextPart,
     ToolMsg,
+    UserMsg,
     entry_of,
 )
 from agentd.context.settings import Reduction
 from agentd.context.tokens import Conditions, Fixed, fits, model_window, request_size, require_fit, with_usage
-from agentd.context.units import obliged, units
+from agentd.context.units import obliged, settled_calls, units
 from agentd.context.view import View, of_state, view
 from agentkit.core.contracts.errors import ContextOverflowError
 from agentkit.core.contracts.validity import check, repair
@@ -42,6 +45,24 @@ def faults(log: list[Entry]) -> set[tuple[str, str | None]]:
     return {(p.code, p.call_id) for p in check(shown) if p.code in ("orphan", "unanswered")}
 
 
+NAMELESS: list[Entry] = [
+    entry_of(n, body)
+    for n, body in enumerate[Msg](
+        (
+            UserMsg((TextPart(""),)),
+            AssistantMsg("", (Call("a", "f", {}),)),
+            UserMsg((TextPart("go on"),)),
+            AssistantMsg("", (Call("", "", {}), Call("a", "", {}))),
+            UserMsg((TextPart(""),)),
+            ToolMsg("", "g", "three"),
+        ),
+        1,
+    )
+]
+"""A result without an id answers another call once the user entry between two answers is folded."""
+
+
+@example(NAMELESS, 0, 0, 3, set())
 @given(
     message_logs(), st.integers(0, 14), st.integers(0, 400), st.integers(0, 26), st.sets(st.integers(1, 20), max_size=2)
 )
@@ -96,6 +117,17 @@ def test_f15_plan_and_apply_over_any_log(log: list[Entry], keep_last: int, targe
     assert covered | shown == {e.n for e in talk.log if e.is_message}
     assert not covered & shown
     assert done.after <= done.before
+
+
+def test_every_call_of_an_answer_gets_an_id_of_its_own() -> None:
+    """So that each result names one call, whatever ids the provider gives; its own are kept beside."""
+    names = iter("xyz")
+    given = AssistantMsg("t", (Call("a", "f", {}), Call("a", "g", {}), Call("", "h", {})))
+    made = settled_calls(given, lambda: next(names))
+    assert [(c.id, c.name, c.original) for c in made.tool_calls] == [("x", "f", "a"), ("y", "g", "a"), ("z", "h", "")]
+    assert settled_calls(made, lambda: "n").tool_calls[0].original == "a"
+    plain = AssistantMsg("no calls")
+    assert settled_calls(plain, lambda: "n") is plain
 
 
 def test_f15_keeps_the_last_messages_widened() -> None:
