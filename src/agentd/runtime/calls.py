@@ -48,7 +48,9 @@ class ModelCalls:
         usage = None
         try:
             result = await self.model.chat(request)
-            usage = result.usage
+            # Without a figure in it nothing was reported, unless the answer cost nothing.
+            if result.cached or result.usage != Usage():
+                usage = result.usage
             return result
         except (OSError, TimeoutError) as error:
             # A model that was handed in may let its transport's errors through; they are not the store's.

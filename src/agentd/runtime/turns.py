@@ -237,7 +237,13 @@ class Turn:
         end = self.loop.guard(self.services.clock() / 1000, cancelled=self.cancelled, over_budget=over)
         if end is not None and end.state is EndState.CANCELLED:
             return replace(end, reason=self.cancel_reason)
+        if end is not None and over is not None and end.reason == over and self._fails_over_budget:
+            return replace(end, state=EndState.FAILED)
         return end
+
+    @property
+    def _fails_over_budget(self) -> bool:
+        return self.services.settings.intelligence.budget.tactic == "fail"
 
     async def _prepare(self, *, check_worth: bool) -> Prepared:
         """The next request, the context reduced first where it is due, everything durable, its price reserved."""

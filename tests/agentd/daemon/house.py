@@ -16,6 +16,7 @@ from agentkit.core.contracts.errors import PermanentError
 from agentkit.core.contracts.messages import ToolCall
 from agentkit.core.contracts.ports import LLM, Store
 from agentkit.core.contracts.requests import ChatRequest, Delta, LLMResult
+from agentkit.core.contracts.tokens import estimate_message_tokens
 from agentkit.core.contracts.usage import Usage
 from agentkit.core.contracts.validity import check
 from agentkit.core.testing import FakeClock
@@ -29,11 +30,13 @@ Said: TypeAlias = str | Sequence[tuple[str, dict[str, Any]]] | LLMResult | BaseE
 
 class StrictLLM:
     """A model that refuses what a provider would refuse, and says what `answer` makes of a request; or, given turns,
-    one after the other, the last one again and again. Calls get ids of their own."""
+    one after the other, the last one again and again. Calls get ids of their own. `usage` is what it reports of each
+    request, None: what it is estimated at."""
 
     def __init__(self, *turns: Said, answer: Callable[[ChatRequest], Said | Awaitable[Said]] | None = None) -> None:
         self.requests: list[ChatRequest] = []
-        self.usage = Usage(100, 10)
+        self.usage: Usage | None = Usage(100, 10)
+        self.reported: list[Usage] = []
         self._turns, self._answer, self._calls = list(turns), answer, 0
 
     async def chat(self, request: ChatRequest, /) -> LLMResult:
@@ -47,9 +50,11 @@ class StrictLLM:
             raise said
         if isinstance(said, LLMResult):
             return said
+        usage = self.usage or Usage(estimate_message_tokens(request.messages), 10)
+        self.reported.append(usage)
         if isinstance(said, str):
-            return LLMResult(said, (), self.usage, "stop", request.model)
-        return LLMResult("", self._made(said), self.usage, "tool_calls", request.model)
+            return LLMResult(said, (), usage, "stop", request.model)
+        return LLMResult("", self._made(said), usage, "tool_calls", request.model)
 
     async def stream(self, request: ChatRequest, /) -> AsyncIterator[Delta]:
         result = await self.chat(request)
@@ -181,6 +186,12 @@ async def until(holds: Callable[[], bool]) -> None:
             return
         await asyncio.sleep(0)
     raise AssertionError("it never came to that")
+
+
+async def settled() -> None:
+    """Let the others go on until they wait for something from outside; nothing of a store in memory does."""
+    for _ in range(200):
+        await asyncio.sleep(0)
 
 
 def texts(request: ChatRequest) -> str:

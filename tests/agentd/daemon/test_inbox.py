@@ -27,6 +27,7 @@ from tests.agentd.daemon.house import (
     forever,
     log_of,
     notes,
+    settled,
     texts,
     until,
     users,
@@ -319,9 +320,7 @@ async def test_f48_pause_takes_in_and_starts_nothing() -> None:
         agent.pause()
         sent = [await agent.send("go", context=f"c{n}") for n in range(3)]
         await agent.note("a note")
-        await until(lambda: agent.actors.queued == 4)
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await settled()
         assert not model.requests
         assert not agent.actors.running
         assert len(agent.services.inbox) == 4
@@ -468,7 +467,8 @@ async def test_f49_a_parked_turn_holds_no_slot() -> None:
         await agent.events.wait_event("budget.wait", context="b")
         second = await agent.send("go", context="c")
         await agent.events.wait_event("budget.wait", context="c")  # so it had the slot
-        await until(lambda: agent.services.slots.held == 0)
+        await settled()
+        assert agent.services.slots.held == 0
         parked.house.clock.advance(60)
         assert (await agent.wait(first.task.id)).end_state == "completed"
         parked.house.clock.advance(60)
