@@ -132,14 +132,15 @@ class Context:
         """The estimate by what is really there, since the row may be of a release that counted otherwise."""
         clean = not self.is_dirty
         shown = messages(self.view, self._entries.values(), context=self.id, known=self.known)
-        found = self._counter.measure([one.message for one in shown])
-        if self.state.plan is not None:
-            found += self._counter.measure([Message("user", json_text(self.state.plan))])
+        found = self._counter.measure([one.message for one in shown]) + self._plan_size(self.state.plan)
         if found == self.state.est_tokens:
             return
         self.state = msgspec.structs.replace(self.state, est_tokens=found)
         if clean and self._stored is not None:
             self._stored = Stored(self.state, self._stored.rows)
+
+    def _plan_size(self, plan: Any) -> int:
+        return 0 if plan is None else self._counter.measure([Message("user", json_text(plan))])
 
     def forget(self) -> None:
         """Let go of what is stored and not shown any more."""
@@ -172,6 +173,9 @@ class Context:
             )
         else:
             state = msgspec.structs.replace(with_view(self.state, advance(self.view, made)), updated=now)
+            if state.plan is not self.state.plan:
+                grown = self._plan_size(state.plan) - self._plan_size(self.state.plan)
+                state = msgspec.structs.replace(state, est_tokens=max(self.state.est_tokens + grown, 0))
         self._take([made], state)
         return made
 
@@ -185,6 +189,8 @@ class Context:
         state = msgspec.structs.replace(with_view(self.state, restored(old, made)), anchor=None, updated=now)
         self._take([made], state)
         self._is_loaded = not self._unheld()
+        if self._is_loaded:  # otherwise once its entries are there
+            self._recount()
         return made
 
     def update(self, **fields: Any) -> None:
