@@ -70,17 +70,18 @@ def log_of(text: str) -> list[dict[str, Any]]:
 
 
 class Process:
-    """A running `agentd`. `with` kills what is left of it."""
+    """A running `agentd`. `with` kills what is left of it. `stdin`: what it reads, or a file descriptor."""
 
-    def __init__(self, folder: Path, *args: str | Path, stdin: str | None = None, **environ: str) -> None:
+    def __init__(self, folder: Path, *args: str | Path, stdin: str | int | None = None, **environ: str) -> None:
         self.log: list[dict[str, Any]] = []
         self.said: list[str] = []
         """Lines of standard error that are no log."""
         self._process = subprocess.Popen(
-            [*AGENTD, *map(str, args)], stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+            [*AGENTD, *map(str, args)],
+            stdin=stdin if isinstance(stdin, int) else subprocess.DEVNULL if stdin is None else subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment(folder, environ),
         )  # fmt: skip
-        if stdin is not None and self._process.stdin is not None:
+        if isinstance(stdin, str) and self._process.stdin is not None:
             self._process.stdin.write(stdin)
             self._process.stdin.close()
         self._watchdog = threading.Timer(PATIENCE, self._process.kill)
@@ -116,6 +117,11 @@ class Process:
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
+
+    def printed(self) -> str:
+        """The next line of standard output."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
 
     def end(self) -> tuple[int, str]:
         """Waits for its end: exit code and standard output."""

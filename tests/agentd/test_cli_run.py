@@ -206,6 +206,25 @@ def test_f48_signal_drains_and_a_second_life_goes_on(tmp_path: Path) -> None:
         assert process.said == []
 
 
+def test_f48_turn_in_hand_finishes_in_a_drain(run: Run, tmp_path: Path) -> None:
+    async def signalled(*args: Any, **named: Any) -> Daemon:
+        agent = await opened(*args, **named)
+        watching.append(asyncio.create_task(signal_within_turn(agent)))
+        return agent
+
+    async def signal_within_turn(agent: Daemon) -> None:
+        await agent.events.wait_event("turn.round")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    opened, watching = Daemon.open, list[asyncio.Task[None]]()
+    file = write_agent(tmp_path, {"turns": [{"text": "Done.", "delay": 0.2}]}, store=stored(tmp_path))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Daemon, "open", signalled)
+        code, out, err = run("-c", file, "--prompt", "Hello")
+    assert (code, out) == (0, "Done.\n")
+    assert [line["event"] for line in log_of(err)][-3:] == ["lifecycle.draining", "turn.end", "lifecycle.stopped"]
+
+
 def test_f48_second_signal_ends_at_once_and_the_next_life_answers(run: Run, tmp_path: Path) -> None:
     rule = {"when": "Hello", "text": "Done.", "delay": 600}
     file = write_agent(tmp_path, {"rules": [rule]}, store=stored(tmp_path))
@@ -283,3 +302,19 @@ def test_chat_through_a_pipe_answers_line_by_line(tmp_path: Path) -> None:
         assert answers[6].startswith("[failed: ")
         assert len(answers) == 7
         assert process.said == []
+
+
+def test_chat_that_waits_for_a_person_ends_when_it_is_interrupted(tmp_path: Path) -> None:
+    file = write_agent(tmp_path, {"turns": ["Hello."]}, store=stored(tmp_path))
+    person, terminal = os.openpty()
+    try:
+        with Process(tmp_path, "chat", "-c", file, "--context", "c", stdin=terminal) as process:
+            assert process.printed().startswith("conversation c. /context shows its size")
+            os.write(person, b"say it\n")
+            assert process.printed() == "> Hello.\n"
+            process.signal(signal.SIGINT)
+            assert process.end() == (130, "> ")
+            assert process.said == ["agentd: interrupted"]
+    finally:
+        os.close(person)
+        os.close(terminal)

@@ -10,6 +10,8 @@ import click
 from agentd.cli.configured import Configured, settings
 
 if TYPE_CHECKING:
+    import asyncio
+
     from agentd.config import Settings
 
 HELP = "/context shows its size, /compact folds old messages, /new begins another conversation, /quit ends."
@@ -42,7 +44,8 @@ async def _chat(found: Settings, context: str | None) -> int:
         conversation = context or agent.services.ids()
         if sys.stdin.isatty():
             click.echo(f"conversation {conversation}. {HELP}")
-        while (line := await _line()) is not None:
+        lines = _lines()
+        while (line := await _next(lines)) is not None:
             text = line.strip()
             if text in ("/quit", "/exit"):
                 break
@@ -63,15 +66,36 @@ async def _chat(found: Settings, context: str | None) -> int:
     return 0
 
 
-async def _line() -> str | None:
-    """The next line, None at the end of the input."""
+def _lines() -> asyncio.Queue[str | None]:
+    """The lines of standard input as they come, None at its end. They are read in a thread that nobody waits for: one
+    that waits for a person to type would keep an interrupted process from ending."""
     import asyncio
+    import sys
+    import threading
+    from contextlib import suppress
+
+    loop, lines = asyncio.get_running_loop(), asyncio.Queue[str | None]()
+
+    def read() -> None:
+        # By a reader of its own, since the interpreter takes hold of `sys.stdin` when it ends.
+        with (
+            suppress(RuntimeError),  # the loop is closed: nobody reads on
+            open(sys.stdin.fileno(), encoding="utf-8", errors="replace", closefd=False) as source,
+        ):
+            for line in source:
+                loop.call_soon_threadsafe(lines.put_nowait, line)
+            loop.call_soon_threadsafe(lines.put_nowait, None)
+
+    threading.Thread(target=read, name="stdin", daemon=True).start()
+    return lines
+
+
+async def _next(lines: asyncio.Queue[str | None]) -> str | None:
     import sys
 
     if sys.stdin.isatty():
         click.echo("> ", nl=False)
-    line = await asyncio.to_thread(sys.stdin.readline)
-    return line or None
+    return await lines.get()
 
 
 def _size(status: dict[str, object]) -> str:

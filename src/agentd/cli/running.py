@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from agentd.runtime.daemon import Daemon
 
 DONE, ERROR, UNFINISHED, STORE_FAILED = 0, 1, 3, 8
+GRACE = 1.0
+"""Seconds in which the answer to a prompt is printed once its turn has ended. One that was never begun has none."""
 
 
 @click.command(cls=Configured, short_help="Run the agent; what `agentd -c FILE` does.")
@@ -97,11 +99,15 @@ class Life:
         import logging
 
         from agentd.config import Refused
+        from agentkit.core.contracts.errors import StoreError
 
         try:
             changes = await self.agent.reload(self.again())
         except click.ClickException as error:
             logging.getLogger("agentd").error("not reloaded: %s", error.format_message())
+            return
+        except (StoreError, OSError, ValueError) as error:
+            logging.getLogger("agentd").error("not reloaded as a whole: %s; reload again", error)
             return
         if isinstance(changes, Refused):
             logging.getLogger("agentd").error("%s", changes)
@@ -126,6 +132,7 @@ class Life:
             if self.agent.halted is not None:
                 return STORE_FAILED
             if prompt is not None:
+                await asyncio.wait({prompt}, timeout=GRACE if finished else 0)
                 return prompt.result() if prompt.done() else UNFINISHED
             return DONE if finished else ERROR
         finally:

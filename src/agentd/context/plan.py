@@ -6,7 +6,7 @@ edited, as it is. The state row and the log hold a plan as plain JSON (`plain`, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -20,7 +20,9 @@ from .skills import one_line
 
 MAX_ITEMS = 32
 MAX_TITLE, MAX_TEXT = 500, 2_000
-"""Characters of a goal or title, and of a detail or note: all of it is in every request."""
+"""Characters of a goal or title, and of a detail or note."""
+SHOWN = 200
+"""Characters of a detail or note that stand in every request; plan.get has all of them."""
 
 LEGAL: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
@@ -205,9 +207,9 @@ def render(plan: Plan) -> str:
 def _line(item: Item) -> str:
     parts = [f"{item.id}. [{_told(item.status)}] {one_line(item.title)}"]
     if item.detail:
-        parts.append(one_line(item.detail))
+        parts.append(_clipped(one_line(item.detail), SHOWN))
     if item.note:
-        parts.append(f"note: {one_line(item.note)}")
+        parts.append(f"note: {_clipped(one_line(item.note), SHOWN)}")
     if item.bound:
         parts.append("waits for " + ", ".join(f"{kind} {one_line(id)}" for kind, id in item.bound.items()))
     return " | ".join(parts)
@@ -269,6 +271,9 @@ def _with_change(plan: Plan, change: Mapping[str, Any], now: int, outcomes: Outc
             made = msgspec.structs.replace(made, **{name: _optional(text, f"the {name}")})
     if (status := change.get("status")) is not None:
         made = msgspec.structs.replace(made, status=_legal(old, status))
+        if old.is_over and not made.is_over:
+            # What it waited for has ended: that would settle it again with the next look at the outcome.
+            made = msgspec.structs.replace(made, bound=None)
     if (target := binding(change)) is not None:
         made = _bound(made, target, now, outcomes)
     if made == old:
@@ -314,12 +319,12 @@ def _bound(item: Item, target: tuple[str, str], now: int, outcomes: Outcomes) ->
 
 
 def _settled(item: Item, success: bool, text: str, now: int) -> Item:
-    note = _clipped(replace_surrogates(text).strip()) or item.note
+    note = _clipped(replace_surrogates(text).strip(), MAX_TEXT) or item.note
     return msgspec.structs.replace(item, status="done" if success else "blocked", note=note, updated=now)
 
 
-def _clipped(text: str) -> str:
-    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
+def _clipped(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _words(value: Any, what: str, most: int) -> str:
@@ -353,6 +358,3 @@ def _require_room(count: int, most: int) -> None:
 
 def _is_id(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-Settle = Callable[[Plan, str, str, bool, str, int], Plan]

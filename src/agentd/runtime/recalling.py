@@ -64,8 +64,10 @@ async def _saying(
 
 
 async def _version(records: Records, held: Context, version: Any) -> View | None:
-    if version is None or int(version) == held.state.version:
+    if version is None:
         return None
+    if int(version) == held.state.version:
+        return held.view
     log = [decode_entry(line, where=f"an entry of context {held.id!r}") for line in await records.entries(LOG, held.id)]
     try:
         return view(log, int(version))

@@ -45,7 +45,7 @@ class Prompts:
 
     async def of(self, held: Context, sender: Principal, settings: Settings) -> tuple[Standing, tuple[Message, ...]]:
         """What a request of this context in this sender's name begins with, and what closes it."""
-        tools = self._box.definitions(sender)
+        tools = self._box.definitions(sender, settings)
         data = self._data_of(sender, settings, tools)
         prompt = prompt_of_settings(settings)
         own = self._standing.setdefault((sender.id, sender.role), StandingPrompt())
@@ -65,7 +65,7 @@ class Prompts:
         if found is None or any(a is not b for a, b in zip(found[0], inputs, strict=True)):
             made = standing_data(
                 settings,
-                tools=tool_lines(self._box, sender),
+                tools=tool_lines(self._box, sender, settings),
                 catalogue=self._skills.catalogue,
                 principal=(sender.id, sender.role),
             )
@@ -85,9 +85,9 @@ class Prompts:
             self._events.emit("prompt.fallback", held.id, None, part=part, by=by, reason=reason)
 
 
-def tool_lines(box: ToolBox, sender: Principal) -> tuple[ToolLine, ...]:
+def tool_lines(box: ToolBox, sender: Principal, settings: Settings) -> tuple[ToolLine, ...]:
     """What the prompt tells of the tools that a sender may use."""
-    return tuple(ToolLine(name, text, wire) for name, text, wire in box.told(sender))
+    return tuple(ToolLine(name, text, wire) for name, text, wire in box.told(sender, settings))
 
 
 def volatile_data(state: ContextState, keys: Sequence[str], now: int) -> VolatileData:

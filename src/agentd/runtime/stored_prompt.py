@@ -34,7 +34,7 @@ async def prompt_data(
     finally:
         await library.aclose()
     sender = sender_of(settings, state.principal)
-    tools = tool_lines(ToolBox(internal_tools(), settings), sender)
+    tools = tool_lines(ToolBox(internal_tools(), settings), sender, settings)
     standing = standing_data(settings, tools=tools, catalogue=catalogue, principal=(sender.id, sender.role))
     return standing, volatile_data(state, keys, clock())
 

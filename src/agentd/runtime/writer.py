@@ -138,13 +138,9 @@ class Writer:
             await governor.ready(self.services.records, self.id, principal)
             found = self.services.calls.reserve(kind, tokens, request, context=self.id, principal=principal)
             if isinstance(found, Reservation):
-                # Not given up half-way when the turn is cancelled: what is stored and what is known to be stored would
-                # part.
-                job = asyncio.ensure_future(self.commit())
                 try:
-                    await asyncio.shield(job)
+                    await self._commit_whole()
                 except BaseException:
-                    await asyncio.wait({job})
                     governor.release(found)
                     raise
                 return found
@@ -152,10 +148,20 @@ class Writer:
                 raise Refusal(f"the budget of this {found.window} is used up")
             await self._park(found, turn)
 
+    async def _commit_whole(self) -> None:
+        """`commit`, not given up half-way when what asked for it is: what is stored and what is known to be stored
+        would part."""
+        job = asyncio.ensure_future(self.commit())
+        try:
+            await asyncio.shield(job)
+        except asyncio.CancelledError:
+            await asyncio.gather(job, return_exceptions=True)
+            raise
+
     async def _park(self, wait: Wait, turn: Running) -> None:
         """Wait for a budget without holding a slot; the context stays. The slot is taken again before the next call: a
         turn that ends here needs none."""
-        await self.commit()
+        await self._commit_whole()
         self.is_parked = True
         self.services.slots.release()
         await turn.unless_stopped(self.services.governor.passed(wait))
