@@ -7,9 +7,9 @@ stands behind every place that a provider could have kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from agentd.config import Settings
 from agentd.context.messages import Shown
@@ -20,19 +20,21 @@ from agentd.context.tokens import Conditions, Fixed, RequestSize, model_window, 
 from agentd.context.units import Work
 from agentkit.core.contracts.counting import SyncTokenCounter
 from agentkit.core.contracts.framing import frame
-from agentkit.core.contracts.messages import Message, marked
+from agentkit.core.contracts.messages import Message, derived, marked
 from agentkit.core.contracts.offers import ToolSchema, canonical_tools
 from agentkit.core.contracts.requests import ChatRequest
 from agentkit.core.contracts.usage import Usage
 from agentkit.core.contracts.validity import GrowingView
 from agentkit.models.catalog import Window, rates
-from agentkit.state.compaction import Summariser
+from agentkit.state.compaction import PriceRates, Summariser
 from agentkit.state.context import CharClassTokenCounter, Layout
 from agentkit.state.context.anchor import Calibration, Observation
 from agentkit.state.context.layout import Segment
 
 from .reducing import Situation
 
+SUMMARY_TIMEOUT, SUMMARY_OUTPUT = 120.0, 4_096
+"""Seconds, and tokens of the answer, of a summarising call."""
 WARM = 300_000
 """Milliseconds that a provider's cache keeps a request: the shortest lifetime that is sold, five minutes."""
 
@@ -46,6 +48,11 @@ class Standing:
     tools: tuple[ToolSchema, ...]
     read_only: frozenset[str] = frozenset()
 
+    @cached_property
+    def canonical(self) -> tuple[str, ...]:
+        """The tools as their texts, in the order in which they are sent."""
+        return canonical_tools(self.tools)
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -56,6 +63,18 @@ class Prepared:
     layout: Layout
     last: int
     volatile: int
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What follows from settings and model alone. `window` and `output` in tokens."""
+
+    settings: Settings
+    window: int
+    output: int
+    rates: PriceRates | None
+    reduction: Reduction
+    summariser: Summariser
 
 
 class Requests:
@@ -70,7 +89,7 @@ class Requests:
         self._asked: dict[str, tuple[int, Layout]] = {}
         self._reported: dict[str, tuple[int, int, int, int]] = {}
         self._views: dict[str, GrowingView] = {}
-        self._tool_tokens: dict[tuple[ToolSchema, ...], int] = {}
+        self._terms: Terms | None = None
 
     def window(self, settings: Settings) -> Window:
         """The window of the model in use, and who said so."""
@@ -88,31 +107,42 @@ class Requests:
         bodies: Mapping[str, str],
     ) -> Situation:
         """What a reduction of this context rests on right now."""
-        model, window = settings.intelligence.model, self.window(settings).tokens
-        output = min(settings.intelligence.max_output, max(window // 4, 1))
+        terms = self._terms_of(settings)
         fixed = Fixed(
-            self._measured(standing.tools),
+            self._measured(standing),
             self._counter.measure([standing.prompt]),
             self._counter.measure(closing),
-            output,
+            terms.output,
         )
         asked = self._asked.get(held.id)
         conditions = Conditions(
-            window,
+            terms.window,
             fixed,
             self._counter,
-            self._calibration(model),
-            rates(model),
+            self._calibration(settings.intelligence.model),
+            terms.rates,
             asked is not None and self._clock() - asked[0] < WARM,
             standing.read_only,
         )
-        how = settings.context.summarize
+        return Situation(terms.reduction, conditions, terms.summariser, work, bodies, SUMMARY_TIMEOUT)
+
+    def _terms_of(self, settings: Settings) -> Terms:
+        """What settings and model alone say: worked out once for each of them."""
+        window = self.window(settings).tokens
+        known = self._terms
+        if known is None or known.settings is not settings or known.window != window:
+            known = self._terms = self._made_terms(settings, window)
+        return known
+
+    def _made_terms(self, settings: Settings, window: int) -> Terms:
+        model, how = settings.intelligence.model, settings.context.summarize
         asking = how.model or model
         its_window = model_window(asking, learned=self.learned.get(asking)).tokens if how.model else window
-        summariser = Summariser(asking, its_window, min(4_096, max(its_window // 4, 1)))
+        summariser = Summariser(asking, its_window, min(SUMMARY_OUTPUT, max(its_window // 4, 1)))
         if how.prompt is not None:
             summariser = replace(summariser, prompt=how.prompt)
-        return Situation(reduction_of(settings, window), conditions, summariser, work, bodies, 120.0)
+        output = min(settings.intelligence.max_output, max(window // 4, 1))
+        return Terms(settings, window, output, rates(model), reduction_of(settings, window), summariser)
 
     def prepare(
         self, held: Context, settings: Settings, standing: Standing, closing: tuple[Message, ...], situation: Situation
@@ -175,7 +205,9 @@ class Requests:
 
     def measured(self, request: ChatRequest) -> int:
         """Estimated prompt tokens of a request that is no conversation's: a summary, a thought."""
-        tokens = self._counter.measure(request.messages) + self._measured(request.tools or ())
+        tokens = self._counter.measure(request.messages) + self._counter.measure(
+            _texts(canonical_tools(request.tools or ()))
+        )
         return round(tokens * self._calibration(request.model or "").factor)
 
     def forget(self, id: str) -> None:
@@ -187,14 +219,9 @@ class Requests:
     def _calibration(self, model: str) -> Calibration:
         return self._calibrations.get(model) or Calibration.seed(model)
 
-    def _measured(self, tools: tuple[ToolSchema, ...]) -> int:
-        if tools not in self._tool_tokens:
-            if len(self._tool_tokens) > 64:
-                self._tool_tokens.clear()
-            self._tool_tokens[tools] = self._counter.measure(
-                [Message("system", text) for text in canonical_tools(tools)]
-            )
-        return self._tool_tokens[tools]
+    def _measured(self, standing: Standing) -> int:
+        """Estimated tokens of the tools."""
+        return derived(standing, "_tool_tokens", lambda _: self._counter.measure(_texts(standing.canonical)))
 
     def _layout(self, shown: list[Shown], standing: Standing, closing: tuple[Message, ...]) -> Layout:
         messages = [one.message for one in shown]
@@ -206,8 +233,12 @@ class Requests:
                 Segment("tail", tuple(messages[at:])),
                 Segment("volatile", closing),
             ),
-            canonical_tools(standing.tools),
+            standing.canonical,
         )
+
+
+def _texts(tools: Sequence[str]) -> list[Message]:
+    return [Message("system", text) for text in tools]
 
 
 @lru_cache(16)

@@ -41,7 +41,7 @@ class Prompts:
         self._box, self._memory, self._skills, self._events, self._clock = box, memory, skills, events, clock
         self._standing: dict[tuple[str, str], StandingPrompt] = {}
         self._data: dict[tuple[str, str], tuple[tuple[object, ...], StandingData]] = {}
-        self._made: dict[tuple[str, tuple[ToolSchema, ...]], Standing] = {}
+        self._made: dict[Principal, Standing] = {}
 
     async def of(self, held: Context, sender: Principal, settings: Settings) -> tuple[Standing, tuple[Message, ...]]:
         """What a request of this context in this sender's name begins with, and what closes it."""
@@ -56,7 +56,7 @@ class Prompts:
         keys = await self._memory.prompt_keys()
         volatile = render_volatile(prompt, data, volatile_data(held.state, keys, self._clock()))
         self._told_failures(held, "volatile", volatile.failures)
-        return self._standing_of(rendered.text, tools), closing_block(volatile.text)
+        return self._standing_of(sender, rendered.text, tools), closing_block(volatile.text)
 
     def _data_of(self, sender: Principal, settings: Settings, tools: tuple[ToolSchema, ...]) -> StandingData:
         """The same object while its inputs are the same ones, so that what is rendered of it need not be made again."""
@@ -72,12 +72,12 @@ class Prompts:
             found = self._data[sender.id, sender.role] = (inputs, made)
         return found[1]
 
-    def _standing_of(self, text: str, tools: tuple[ToolSchema, ...]) -> Standing:
-        found = self._made.get((text, tools))
-        if found is None:
+    def _standing_of(self, sender: Principal, text: str, tools: tuple[ToolSchema, ...]) -> Standing:
+        found = self._made.get(sender)
+        if found is None or found.tools is not tools or found.prompt.content != text:
             if len(self._made) >= MOST_STANDING:
                 self._made.clear()
-            found = self._made[text, tools] = Standing(Message("system", text), tools, self._box.read_only)
+            found = self._made[sender] = Standing(Message("system", text), tools, self._box.read_only)
         return found
 
     def _told_failures(self, held: Context, part: str, failures: tuple[tuple[str, str], ...]) -> None:

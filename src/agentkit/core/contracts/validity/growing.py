@@ -72,6 +72,8 @@ class GrowingView:
                 return None
             if any(isinstance(block, NativeBlock) for block in message.blocks):
                 return None
+        if self._seen and _is_plain(stretch):
+            return tuple(stretch), ids
         if not self._seen:
             return repair(stretch, self._rules, prefix=prefix).messages, ids
         view = repair((_ANCHOR, *stretch), self._rules, prefix=0).messages
@@ -79,6 +81,19 @@ class GrowingView:
 
     def _forget(self, prefix: int | None) -> None:
         self._seen, self._view, self._ids, self._prefix = [], [], set(), prefix
+
+
+def _is_plain(stretch: Sequence[Message]) -> bool:
+    """Whether a stretch is an answer and what was said to it, in texts that every provider takes as they are."""
+    if len(stretch) > 2 or stretch[0].role != "assistant" or (len(stretch) == 2 and stretch[1].role != "user"):
+        return False
+    return all(
+        not (m.tool_calls or m.blocks or m.name or m.is_error or m.meta or m.tool_call_id)
+        and m.content.isascii()
+        and not m.content.isspace()
+        and m.content != ""
+        for m in stretch
+    )
 
 
 def _begins(given: Sequence[Message], at: int) -> bool:
