@@ -203,7 +203,7 @@ sys.exit(code)
 
 def test_without_the_extra_one_error_names_it(tmp_path: Path) -> None:
     (tmp_path / "pydantic.py").write_text("raise ImportError(name='pydantic')\n")
-    for command in ("check", "schema"):
+    for command in ("check", "schema", "capabilities"):
         done = subprocess.run(
             [*AGENTD, command],
             env={**os.environ, "PYTHONPATH": str(tmp_path)},

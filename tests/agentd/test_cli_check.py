@@ -113,7 +113,7 @@ def test_report_tells_damage_and_everything_that_is_known() -> None:
     name = Name("agentd", "orgNone:domNone", "desk", 2, "log", "c")
     file = DiskFile(Path("/x/agentd.db"), 4096, "3.44.0", True, ("row 3 missing",), None)
     found = Survey(
-        "SQLiteStore", file, ("process 7 on h", 5), 2, 3, {0: {"manifest": 1}, 2: {"log": 1}}, 0, {},
+        "SQLiteStore", file, ("process 7 on h", 5), 2, 3, {0: {"manifest": 1}, 2: {"log": 1}}, 5, {"manifest": 2_222},
         (Unreadable(name, "of form 9", 12),), 40, None, "the index is gone",
     )  # fmt: skip
     text = report(found)
@@ -126,6 +126,8 @@ def test_report_tells_damage_and_everything_that_is_known() -> None:
         "generation  2, started 3 times",
         "records     1 manifest (above all generations)",
         "records     1 log (generation 2)",
+        "bytes       2,222 manifest",
+        "tombstones  5",
         "log lines   40",
         "cut short   the index is gone",
         "  entry 12 of log 'c', generation 2, orgNone:domNone: of form 9",

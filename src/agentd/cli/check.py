@@ -93,6 +93,10 @@ def report(found: Survey) -> str:
         lines.append(f"records     {held} ({f'generation {generation}' if generation else 'above all generations'})")
     if found.counts is None:
         lines.append("records     not counted: this store cannot list")
+    if found.size:
+        lines.append(f"bytes       {', '.join(f'{size:,} {kind}' for kind, size in found.size.items())}")
+    if found.tombstones:
+        lines.append(f"tombstones  {found.tombstones:,}")
     if found.indexed is not None:
         lines.append(f"memory      list of keys made anew: {found.indexed:,}")
     lines.append(f"log lines   {found.lines:,}")

@@ -204,10 +204,10 @@ def _plan_of(scene: Scene, steps: tuple[Step, ...], target: int, reason: str) ->
 
 def _folding(made: Plan, scene: Scene, folded: set[int], *, tier: int) -> Plan:
     """`made` with these units folded, and with folded pins brought back."""
-    order = [one.n for one in scene.shown if one.n is not None]
+    order = {one.n for one in scene.shown if one.n is not None}
     visible = scene.state.view
     ranges = visible.ranges if visible.tail is None else union(visible.ranges, ((visible.tail, made.seen),))
-    gone = ranges_of_units((scene.units[at] for at in folded), sorted(order), ranges)
+    gone = ranges_of_units((scene.units[at] for at in folded), order, ranges)
     steps = tuple(
         replace(step, entries={n: mark for n, mark in step.entries.items() if not within(gone, n)})
         for step in made.steps

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from agentkit.state.compaction import Ranges
-from agentkit.state.compaction.ranges import union, within
+from agentkit.state.compaction.ranges import ranges_of
 
 from .record import Entry, UserMsg
 from .units import Unit, Work, holding
@@ -116,22 +116,24 @@ def with_opener(found: Sequence[Unit], folded: set[int]) -> set[int]:
     return folded if opener is None else folded - {opener}
 
 
-def ranges_of_units(folded: Iterable[Unit], order: Sequence[int], shown: Ranges) -> Ranges:
-    """The entries of these units as ranges, control entries between two of them taken along. `order`: the numbers of
-    all messages in the view; `shown`: its ranges, so that nothing is named that was not in the view."""
+def ranges_of_units(folded: Iterable[Unit], order: Collection[int], shown: Ranges) -> Ranges:
+    """The entries of these units as ranges, and with them what the runtime wrote behind them: a control entry is shown
+    by itself nowhere, and one that stayed for each turn would make the view grow with the log.
+
+    `order`: the numbers of all that the view shows; `shown`: its ranges, so that nothing is named that was not in it.
+    """
     taken = {n for unit in folded for n in unit.numbers}
-    joined: list[tuple[int, int]] = []
-    previous = None
-    for n in order:
-        if n not in taken:
-            previous = None
-            continue
-        if previous is not None and all(within(shown, between) for between in range(previous + 1, n)):
-            joined[-1] = (joined[-1][0], n)
-        else:
-            joined.append((n, n))
-        previous = n
-    return union(joined)
+    if not taken:
+        return ()
+    kept = set(order) - taken
+    gone: list[int] = []
+    for first, last in shown:
+        stays = False  # what stands behind a gap belongs to what left through it
+        for n in range(first, last + 1):
+            stays = n in kept or (stays and n not in taken)
+            if not stays:
+                gone.append(n)
+    return ranges_of(gone)
 
 
 def _widened(found: Sequence[Unit], keep_last: int) -> int:

@@ -239,10 +239,14 @@ def _skills(skills: tuple[SkillRef, ...], change: SkillChange, n: int) -> tuple[
         )
     held = next((ref for ref in skills if ref.name == change.name), None)
     made = SkillRef(change.name, change.new or "", change.args, n)
+    stays = held is not None and change.op == "change"
     if held is not None and change.op == "change":
         made = msgspec.structs.replace(held, hash=change.new or "", status="", entry=n)
+    elif held is not None and held.status == "unloaded" and (held.hash, held.args) == (made.hash, made.args):
+        # Its text is still shown where it was; moving it would change what a provider has cached behind that place.
+        made, stays = msgspec.structs.replace(held, status=""), True
     return (
-        (*(ref for ref in skills if ref.name != change.name), made)
-        if held is None or change.op != "change"
-        else tuple(made if ref.name == change.name else ref for ref in skills)
+        tuple(made if ref.name == change.name else ref for ref in skills)
+        if stays
+        else (*(ref for ref in skills if ref.name != change.name), made)
     )

@@ -164,7 +164,7 @@ class Actor:
             self.turn = turn = Turn(writer, item, self._notes_behind)
             self.house.began(turn)
             end = await self._end_of(turn, writer)
-            task = await turn.finish(end)
+            task = await self._finished(turn, writer, end)
             self._jobs.popleft()
             if task is not None:
                 self.house.settled(task)
@@ -214,6 +214,17 @@ class Actor:
             self.house.log_failure(self.id, error)
             writer.revert()
             return End(EndState.FAILED, f"{type(error).__name__}: {error}", exit=1)
+
+    async def _finished(self, turn: Turn, writer: Writer, end: End) -> Task | None:
+        """Write the end of a turn. One that brings what cannot be written has failed, and says so."""
+        try:
+            return await turn.finish(end)
+        except (*STORE_TROUBLE, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            self.house.log_failure(self.id, error)
+            writer.revert()
+            return await turn.finish(End(EndState.FAILED, f"{type(error).__name__}: {error}", exit=1))
 
     async def _trouble(self, error: Exception, item: Item | None) -> bool:
         """What a failure means for this actor; whether it goes on."""

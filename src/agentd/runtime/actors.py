@@ -12,6 +12,7 @@ import msgspec
 from agentd.context import plan as plans
 from agentd.context.record import PlanChange
 from agentkit.core.contracts.errors import Corrupt, FormatError
+from agentkit.core.contracts.surrogates import replace_surrogates
 
 from .actor import Actor, Command
 from .inbox import Item, Task
@@ -183,7 +184,7 @@ class Actors:
                 task,
                 state="failed",
                 end_state="failed",
-                reason=f"{type(error).__name__}: {error}",
+                reason=replace_surrogates(f"{type(error).__name__}: {error}"),
                 exit=1,
                 updated=services.clock(),
             )

@@ -5,6 +5,7 @@ Opens the store that the settings name, for reading, also beside a running daemo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -16,8 +17,10 @@ from agentd.context.record import APART
 from agentd.context.resident import STATE
 from agentd.context.rows import decode_entry, decode_state
 from agentd.records import Records, Row
+from agentd.records.keys import Keys, name_of
 from agentd.records.opening import open_store
-from agentd.records.survey import Survey, survey
+from agentd.records.survey import LOG, Survey, Unreadable, survey
+from agentkit.core.contracts.errors import Corrupt, FormatError
 
 from .budgets import counter_of
 from .inbox import Item, Seen, Task
@@ -47,9 +50,35 @@ async def check_records(records: Records) -> Survey:
     async def rebuild() -> int:
         return await rebuild_index(records)
 
-    return await survey(
+    found = await survey(
         records, read=read_row, read_line=_read_line, rebuild_index=None if records.abilities.list else rebuild
     )
+    if not records.abilities.list or found.generation is None or found.cut_short is not None:
+        return found
+    short = await short_logs(records.of_generation(found.generation))
+    return replace(found, unreadable=(*found.unreadable, *short))
+
+
+async def short_logs(records: Records) -> list[Unreadable]:
+    """Logs that have lost their last entries: the state of their context counts more than there are."""
+    found: list[Unreadable] = []
+    for id in await records.ids(STATE):
+        last = await _last_entry(records, id)
+        # Looked at again before it is told: beside a daemon that just deletes it.
+        if last and not await records.entries(LOG, id, last, last) and last == await _last_entry(records, id):
+            name = name_of(Keys(records.prefix, records.scope, records.instance, records.generation).key(LOG, id))
+            if name is not None:
+                found.append(Unreadable(name, f"it ends before entry {last}, which its context counts", last))
+    return found
+
+
+async def _last_entry(records: Records, id: str) -> int:
+    """The number of the last entry, 0 for none, and for a context that cannot be read."""
+    try:
+        row = await records.get(STATE, id)
+        return 0 if row is None else decode_state(row.state, id=id).next - 1
+    except (Corrupt, FormatError):
+        return 0
 
 
 async def rebuild_index(records: Records) -> int:

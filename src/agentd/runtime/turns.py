@@ -26,6 +26,7 @@ from agentkit.agents.loop import End, EndState, Loop, LoopLimits, Round
 from agentkit.core.contracts.errors import ContextOverflowError, MeterExceeded, ProviderError, TransientError
 from agentkit.core.contracts.messages import ToolCall
 from agentkit.core.contracts.requests import LLMResult
+from agentkit.core.contracts.surrogates import replace_surrogates
 from agentkit.core.contracts.usage import Usage
 
 from .calls import Refusal
@@ -365,6 +366,7 @@ class Turn:
     async def finish(self, end: End) -> Task | None:
         """Seal, and write the end: state row, task and acknowledgement in one commit. The task as it is now."""
         now = self.services.clock()
+        end = replace(end, reason=replace_surrogates(end.reason))
         mine = [entry for entry in self.held.entries if entry.turn == self.id]
         for found in open_calls(mine):
             self._append_result(stand_in(found, found.is_started, end.reason or str(end.state)), found.round)

@@ -20,6 +20,7 @@ from agentd.context.record import (
     Entry,
     Masking,
     Msg,
+    Outcome,
     SkillChange,
     TextPart,
     ToolMsg,
@@ -621,3 +622,19 @@ def test_plans_rest_on_their_arguments_alone() -> None:
     assert plan(fewer, talk.settings, talk.conditions) == plan(scenes[0], talk.settings, talk.conditions)
     assert view(talk.log) == of_state(talk.state)
     assert entry_of(1, AssistantMsg("x")).is_message
+
+
+def test_f12_what_the_runtime_writes_behind_a_message_leaves_with_it_so_that_the_view_does_not_grow() -> None:
+    talk, most = Talk(), 0
+    for n in range(80):
+        talk.exchange(n)
+        talk.write(Outcome(f"t{n}", "completed"))
+        if n % 4 == 3 and isinstance(made := talk.plan(), Plan):
+            assert isinstance(talk.apply(made), Applied)
+            shown = of_state(talk.state)
+            alone = [n for n in numbers_in(shown.visible.ranges) if not talk.log[n - 1].is_message]
+            assert all(shown.shows(n - 1) for n in alone), "nothing of the runtime's stays without what it belongs to"
+            most = max(most, len(shown.visible.ranges))
+    assert talk.state.version > 5
+    assert most <= 16
+    assert len(talk.state.summary.covers) <= 16

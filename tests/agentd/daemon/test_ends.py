@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from agentd.runtime.tools.base import Invocation
+from agentd.context.record import AssistantMsg
+from agentd.runtime.tools.base import Answer, Finish, Invocation, Tool
 from agentkit.core.contracts.errors import PermanentError, TransientError
 from agentkit.core.contracts.ports import LLM
 from agentkit.core.contracts.requests import ChatRequest
@@ -295,3 +296,63 @@ async def test_f7_a_call_that_is_cancelled_from_elsewhere_ends_its_turn_only() -
         assert "cancelled" in died.reason
         assert (await agent.wait(second.task.id, timeout=5)).text == "alive"
         assert agent.services.slots.held == 0
+
+
+class Rude:
+    """Tools of a user's own that break what they promise."""
+
+    @staticmethod
+    def tools() -> list[Tool]:
+        async def unwritable(asked: Invocation) -> Answer:
+            return Answer("done", finish=Finish("completed", output=object()))
+
+        async def nonsense(asked: Invocation) -> Answer:
+            return Answer("done", finish=Finish("splendid"))  # type: ignore[arg-type]
+
+        async def no_entry(asked: Invocation) -> Answer:
+            return Answer("done", bodies=(object(),))  # type: ignore[arg-type]
+
+        async def no_row(asked: Invocation) -> Answer:
+            return Answer("done", writes=(object(),))  # type: ignore[arg-type]
+
+        async def cancelled(asked: Invocation) -> Answer:
+            raise asyncio.CancelledError
+
+        async def half_pair(asked: Invocation) -> Answer:
+            raise RuntimeError("half \ud800 pair")
+
+        made = (unwritable, nonsense, no_entry, no_row, cancelled, half_pair)
+        return [Tool(run.__name__, "rude", {"type": "object"}, run) for run in made]
+
+
+@pytest.mark.parametrize("tool", [tool.name for tool in Rude.tools()])
+async def test_f7_a_rude_tool_ends_its_turn_at_most(tool: str) -> None:
+    """Whatever it does, the turn ends with a reason, and the next turn is legal, in this life and in the next."""
+    house = House()
+    async with house.life(StrictLLM([(tool, {}), ("post", {})], "alive"), tools=Rude.tools()) as agent:
+        task = await agent.ask("go", context="c")
+        assert task.is_settled
+        assert task.reason or task.end_state == "completed"
+        more = await agent.ask("and now?", context="c")
+        assert (more.end_state, more.text) == ("completed", "alive"), more
+        assert agent.services.slots.held == 0
+        log = await log_of(agent, "c")
+        calls = [call.id for entry in log if isinstance(entry.body, AssistantMsg) for call in entry.body.tool_calls]
+        assert sorted(result.id for result in await results(agent, "c")) == sorted(calls)
+        assert len([entry for entry in log if entry.kind == "outcome"]) == 2
+    async with house.life(StrictLLM("alive")) as agent:
+        assert (await agent.ask("and now?", context="c")).text == "alive"
+
+
+async def test_f52_a_reason_with_half_pairs_ends_a_turn_all_the_same() -> None:
+    house = House()
+    house.hands.do["post"] = lambda asked: forever()
+    async with house.life(StrictLLM([("post", {})], PermanentError("half \udcff pair"), "alive")) as agent:
+        sent = await agent.send("go", context="c")
+        await house.hands.begun.wait()
+        await agent.cancel(sent.task.id, reason="half \ud800 pair")
+        assert (await agent.wait(sent.task.id)).reason == "half \ufffd pair"
+        failed = await agent.ask("go", context="c")
+        assert (failed.end_state, failed.reason) == ("failed", "the model refused: half \ufffd pair")
+        await agent.note("half \ud800 pair", about="\udfff", context="c")
+        assert (await agent.ask("go", context="c")).text == "alive"

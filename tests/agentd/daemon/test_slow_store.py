@@ -6,10 +6,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from functools import partial
 from typing import Any
 
 import pytest
 
+from agentd.runtime import preflight
 from agentkit.core.contracts.requests import ChatRequest
 from agentkit.core.testing import FaultyStore
 from agentkit.core.testing.faults import Gate
@@ -106,32 +108,22 @@ async def test_a_life_that_ends_in_the_last_write_of_a_turn_leaves_it_whole(done
         assert len(agent.services.inbox) == 0
 
 
-@pytest.mark.parametrize("nth", [1, 2])
-async def test_a_write_of_a_call_beside_the_turn_is_not_given_up_half_way(nth: int) -> None:
-    """Here a thought whose tool is over its time while the store is slow: what is stored stays known."""
-    house, store = slow_house(limits__tool_timeout="30s")
-    gates: list[Gate] = []
-
-    def answer(request: ChatRequest) -> Said:
-        if gates:
-            return "done"
-        gates.append(store.delay(nth, of="commit", done=True))
-        return [("think", {"prompt": "what?"})]
-
-    async with house.life(StrictLLM(answer=answer), sleep=house.clock.sleep) as agent:
+async def test_a_write_of_a_look_beforehand_is_not_given_up_half_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The look is over its time while the write that pays for it is under way: what is stored stays known."""
+    monkeypatch.setattr(preflight, "examine", partial(preflight.examine, timeout=0.01))
+    house, store = slow_house(agent__preflight="always")
+    async with house.life(StrictLLM("done")) as agent:
+        await agent.ask("go", context="c")
+        gate = store.delay(2, of="commit", done=True)  # the first takes the message in
         sent = await agent.send("go", context="c")
-        await until(lambda: bool(gates))
-        await gates[0].reached()
-        await settled()
-        house.clock.advance(30)
-        await settled()
-        gates[0].open()
-        await settled()
-        house.clock.advance(30)
+        await gate.reached()
+        asyncio.get_running_loop().call_later(0.02, gate.open)
         assert (await agent.wait(sent.task.id)).text == "done"
         seen = agent.events.since(0)
         assert isinstance(seen, list)
-        assert not [event for event in seen if event.name.startswith("store.")]
+        names = [event.name for event in seen]
+        assert "preflight.failed" in names
+        assert not [name for name in names if name.startswith("store.")]
 
 
 async def test_f50_one_parked_turn_wakes_while_another_is_cancelled() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from agentd.config import Settings, load
 from agentd.context.memory import INDEX, index_of
-from agentd.records import ANY, Abilities, Add, Records, Save
+from agentd.records import ANY, Abilities, Add, Records, Save, open_manifest
 from agentd.runtime.daemon import Daemon
 from agentd.runtime.store_check import check_records, check_store
 from agentkit.core.contracts.errors import Corrupt, StoreError
@@ -122,6 +122,22 @@ async def test_lines_behind_one_that_the_store_cannot_give_are_read(monkeypatch:
     found = await check_records(mine)
     assert [one.entry for one in found.unreadable] == [3, 4, 9]
     assert found.lines == 7
+
+
+async def test_log_that_lost_its_end_is_named() -> None:
+    mine = records(InMemoryStore())
+    await open_manifest(mine, {})
+    line = b'{"n": 1, "kind": "note", "body": {"text": "x"}}'
+    await mine.commit([Save("context", "whole", b'{"next": 2}', ANY), Add("log", "whole", 1, (line,))])
+    await mine.commit([Save("context", "short", b'{"next": 3}', ANY), Add("log", "short", 1, (line,))])
+    await mine.commit([Save("context", "gone", b'{"next": 2}', ANY), Save("context", "new", b"{}", ANY)])
+    found = await check_records(mine)
+    assert [(one.name.kind, one.name.id, one.entry) for one in found.unreadable] == [
+        ("log", "gone", 1),
+        ("log", "short", 2),
+    ]
+    assert found.unreadable[1].reason == "it ends before entry 2, which its context counts"
+    assert found.unreadable[1].name.generation == 1
 
 
 async def test_a_store_that_is_not_there_cannot_be_opened(tmp_path: Path) -> None:
