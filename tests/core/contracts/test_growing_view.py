@@ -1,6 +1,6 @@
 """The repair of a growing transcript is the repair of the transcript."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentkit.core.contracts.messages import Message, ToolCall
@@ -18,6 +18,7 @@ def grown(messages: list[Message], steps: list[int], rules: Rules, prefix: int |
         assert view.messages(asked, prefix=prefix) == repair(asked, rules, prefix=prefix).messages
 
 
+@example([Message("user", "", is_error=True), Message("assistant", "done")], [], STRICT, None)
 @given(transcripts(), st.lists(st.integers(0, 12)), RULES, st.sampled_from([None, 0, 1]))
 def test_any_transcript_grows_as_repair_has_it(
     messages: list[Message], steps: list[int], rules: Rules, prefix: int | None

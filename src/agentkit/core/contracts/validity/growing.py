@@ -53,6 +53,8 @@ class GrowingView:
         made = self._repaired(stretch, prefix)
         if made is None:
             return False
+        if not made[0] or made[0][-1].role not in ("user", "tool"):
+            return True  # nothing of what stands in front of the next answer is shown: that one goes with this stretch
         self._view += made[0]
         self._ids |= made[1]
         self._seen += stretch
