@@ -17,8 +17,7 @@ from agentd.context.prompt import StandingData, VolatileData, prompt_of, prompt_
 from agentd.context.prompt_rules import template_rules
 from agentd.context.prompt_text import STANDING, VOLATILE
 from agentd.runtime.daemon import Daemon
-from agentd.runtime.principals import Principal
-from agentd.runtime.stored_prompt import sender_of
+from agentd.runtime.principals import Principal, sender_of
 from tests.agentd.daemon.model import ObedientLLM, task
 
 SOUND = "intelligence: {endpoints: ['replay:x'], model: m}\nagent: {name: desk, instruction: Reply briefly.}\n"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, MutableMapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -18,7 +19,7 @@ from agentkit.core.contracts.errors import FormatError
 from agentkit.core.contracts.framing import frame
 from agentkit.core.contracts.frozen import thaw
 from agentkit.core.contracts.messages import Message, ToolCall, mark
-from agentkit.state.compaction import Source, clamp, clamp_json, render_summary, source_of
+from agentkit.state.compaction import Source, Summary, clamp, clamp_json, render_summary, source_of
 from agentkit.state.compaction.ranges import size_of
 
 from .record import (
@@ -34,6 +35,7 @@ from .record import (
     SkillChange,
     SystemMsg,
     TextPart,
+    Told,
     ToolMsg,
     UserMsg,
 )
@@ -92,16 +94,22 @@ def summary_message(
     shown: View, *, context: str = "", max_tokens: int = 4_096, rule_tokens: int | None = None
 ) -> Message:
     """The summary as one message of user role, marked as what it is."""
+    return _rendered(shown.summary, context, shown.told, max_tokens, rule_tokens)
+
+
+# Between two folds every request shows the same one: the same object, so that it is rendered and counted once.
+@lru_cache(maxsize=64)
+def _rendered(summary: Summary, context: str, told: Told, max_tokens: int, rule_tokens: int | None) -> Message:
     text = render_summary(
-        shown.summary,
+        summary,
         context=context or None,
-        version=shown.told.version,
-        handled=shown.told.handled,
+        version=told.version,
+        handled=told.handled,
         max_tokens=max_tokens,
         rule_tokens=rule_tokens,
         recall=RECALL,
     ).text
-    return mark(Message("user", text), "summary", covers=size_of(shown.summary.covers))
+    return mark(Message("user", text), "summary", covers=size_of(summary.covers))
 
 
 def _skill_message(name: str, text: str) -> Message:

@@ -138,7 +138,7 @@ class Daemon:
         sees_all = principal.role in ("root", "operator")
         if id == ROOT and not sees_all:
             raise NotYours(f"there is no context {id!r}")
-        await services.residents.open(id, None if sees_all else principal.id, create=True)
+        await services.residents.open(id, None if sees_all else principal.id, create=True, owner=principal.id)
         services.kills.reach("inbox.before")
         made = await services.inbox.accept(id, parts, principal, message_id=message_id)
         services.kills.reach("inbox.after")

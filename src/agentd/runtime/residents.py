@@ -46,11 +46,13 @@ class Residents:
         self.sealed: set[str] = set()
         """Contexts that have been looked over since they were read: no call of theirs waits for a life that is over."""
 
-    async def open(self, id: str, principal: str | None = None, *, create: bool = False) -> Context:
+    async def open(
+        self, id: str, principal: str | None = None, *, create: bool = False, owner: str | None = None
+    ) -> Context:
         """The context `id`, its state only. With `create` it is made, and stored, where it is not there.
 
-        `principal` None: whoever may reach all. Raises NotYours where there is none or it is another's, Corrupt or
-        FormatError where its rows cannot be read.
+        `principal` None: whoever may reach all; `owner`: whose it is once it is made, if not theirs. Raises NotYours
+        where there is none or it is another's, Corrupt or FormatError where its rows cannot be read.
         """
         held = self.contexts.get(id)
         if held is None or held.is_new:
@@ -61,7 +63,7 @@ class Residents:
                     if held is None:
                         if not create:
                             raise NotYours(f"there is no context {id!r}")
-                        held = await self._make(id, principal)
+                        held = await self._make(id, principal or owner)
             finally:
                 if not lock.locked():
                     self._locks.pop(id, None)

@@ -13,7 +13,7 @@ from agentd.records.opening import FILE
 
 from .memory import MemoryStore
 from .opening import reading
-from .principals import OPERATOR, Principal
+from .principals import sender_of
 from .skills import SkillLibrary, folder_sources
 from .standing import tool_lines, volatile_data
 from .tools.box import ToolBox
@@ -37,15 +37,6 @@ async def prompt_data(
     tools = tool_lines(ToolBox(internal_tools(), settings), sender, settings)
     standing = standing_data(settings, tools=tools, catalogue=catalogue, principal=(sender.id, sender.role))
     return standing, volatile_data(state, keys, clock())
-
-
-def sender_of(settings: Settings, owner: str | None) -> Principal:
-    """The owner of a context as a sender, in the role of the rule that names it, else a user's. A context without an
-    owner is that of whoever runs the process."""
-    if owner is None or owner == OPERATOR.id:
-        return OPERATOR
-    rules = {rule.id: rule.role for rule in settings.a2a.principals}
-    return Principal(owner, rules.get(owner, "user"))
 
 
 async def _stored(

@@ -26,7 +26,7 @@ from agentkit.core.contracts.usage import Usage
 from . import preflight as preflights
 from .calls import Refusal
 from .governor import Reservation, Wait
-from .principals import ROOT_PRINCIPAL, Principal
+from .principals import ROOT_PRINCIPAL, Principal, sender_of
 from .reducing import Situation
 from .requests import Prepared, Standing
 from .services import Services
@@ -80,8 +80,9 @@ class Writer:
     @property
     def owner(self) -> Principal:
         """In whose name the runtime itself looks at the context."""
-        principal = self.held.state.principal
-        return ROOT_PRINCIPAL if self.id == ROOT or principal is None else Principal(principal, "user")
+        if self.id == ROOT:
+            return ROOT_PRINCIPAL
+        return sender_of(self.services.settings, self.held.state.principal)
 
     def revert(self) -> None:
         """Go back to what is stored."""

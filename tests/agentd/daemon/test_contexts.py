@@ -140,11 +140,12 @@ async def test_the_registry_makes_root_and_conversations_and_keeps_them_apart() 
 async def test_the_first_that_speaks_owns_a_conversation_for_good() -> None:
     house = House()
     async with house.life(StrictLLM("done")) as agent:
-        await agent.ask("go", context="c")
-        held = agent.contexts.get("c")
-        assert held is not None
-        assert held.state.principal is None, "an operator reaches all and owns none"
+        await agent.ask("go", context="o")
+        assert (await agent.command("status", context="o"))["principal"] == "operator"
+        with pytest.raises(NotYours, match="there is no"):
+            await agent.send("go", context="o", principal=ANN)
         await agent.ask("go", context="c", principal=ANN)
+        await agent.ask("go", context="c")
         assert (await agent.command("status", context="c"))["principal"] == "ann"
         with pytest.raises(NotYours, match="there is no"):
             await agent.send("go", context="c", principal=BOB)
