@@ -46,7 +46,7 @@ class Daemon:
     def __init__(self, opened: Opened, services: Services) -> None:
         self._opened, self.services = opened, services
         self.actors = Actors(services, on_halt=self._halt)
-        self._janitor = Janitor(services.records, services.residents.contexts, services.clock)
+        self._janitor = Janitor(services.records, services.residents, services.clock)
         self.halted: str | None = None
         """Why this life ended before its time: the store failed, or its lease was lost."""
         self._over = asyncio.Event()

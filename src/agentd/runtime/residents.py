@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from agentd.context.record import APART, ROOT
 from agentd.context.registry import Context, Contexts, NotYours
@@ -39,8 +40,8 @@ class Residents:
         self.contexts = contexts
         self._records, self._events, self._clock, self._limit = records, events, clock, limit
         self._forget = forget
-        # Guards each id against being read or made twice at once; dropped when nobody waits for it.
-        self._locks: dict[str, asyncio.Lock] = {}
+        # Guards each id against being read or made twice at once; kept while somebody has it or waits for it.
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
         self._idle: OrderedDict[str, None] = OrderedDict()
         self._in_use: dict[str, int] = {}
         self.sealed: set[str] = set()
@@ -56,17 +57,12 @@ class Residents:
         """
         held = self.contexts.get(id)
         if held is None or held.is_new:
-            lock = self._locks.setdefault(id, asyncio.Lock())
-            try:
-                async with lock:
-                    held = self.contexts.get(id) or await self._read(id)
-                    if held is None:
-                        if not create:
-                            raise NotYours(f"there is no context {id!r}")
-                        held = await self._make(id, principal or owner)
-            finally:
-                if not lock.locked():
-                    self._locks.pop(id, None)
+            async with self._alone(id):
+                held = self.contexts.get(id) or await self._read(id)
+                if held is None:
+                    if not create:
+                        raise NotYours(f"there is no context {id!r}")
+                    held = await self._make(id, principal or owner)
         if principal is not None and id != ROOT:
             self.contexts.conversation(id, principal)
         if held.state.status != "open":
@@ -110,6 +106,39 @@ class Residents:
         self._idle.pop(id, None)
         self.sealed.discard(id)
 
+    @asynccontextmanager
+    async def away(self, id: str) -> AsyncIterator[bool]:
+        """Keep a context out of memory, so that its rows may be changed; who asks for it waits. False where it is in
+        use or has something that is not stored."""
+        async with self._alone(id):
+            held = self.contexts.get(id)
+            if held is not None and (id in self._in_use or held.is_dirty):
+                yield False
+                return
+            if held is not None:
+                self._let_go(id)
+            yield True
+
+    @asynccontextmanager
+    async def _alone(self, id: str) -> AsyncIterator[None]:
+        lock, count = self._locks.get(id) or (asyncio.Lock(), 0)
+        self._locks[id] = lock, count + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, count = self._locks[id]
+            if count == 1:
+                del self._locks[id]
+            else:
+                self._locks[id] = lock, count - 1
+
+    def _let_go(self, id: str) -> None:
+        self.contexts.remove(id)
+        self._idle.pop(id, None)
+        self.sealed.discard(id)
+        self._forget(id)
+
     def _touch(self, id: str) -> None:
         if id in self._in_use or id not in self.contexts:
             return
@@ -119,9 +148,7 @@ class Residents:
             oldest, _ = self._idle.popitem(last=False)
             held = self.contexts.get(oldest)
             if held is not None and not held.is_dirty:
-                self.contexts.remove(oldest)
-                self.sealed.discard(oldest)
-                self._forget(oldest)
+                self._let_go(oldest)
 
     async def _read(self, id: str) -> Context | None:
         try:
