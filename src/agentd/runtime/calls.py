@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentkit.core.contracts.errors import TransientError
+from agentkit.core.contracts.errors import StoreError, TransientError
 from agentkit.core.contracts.ports import LLM
 from agentkit.core.contracts.requests import ChatRequest, LLMResult
 from agentkit.core.contracts.usage import Usage
@@ -52,8 +52,9 @@ class ModelCalls:
             if result.cached or result.usage != Usage():
                 usage = result.usage
             return result
-        except (OSError, TimeoutError) as error:
-            # A model that was handed in may let its transport's errors through; they are not the store's.
+        except (OSError, StoreError) as error:
+            # A model that was handed in may let errors of its transport, or of a cache of its own, through; they are
+            # not those of this instance's store.
             raise TransientError(f"{type(error).__name__}: {error}") from error
         finally:
             self.governor.settle(reservation, usage, usd=None if usage is None else _cost(request.model, usage))

@@ -17,7 +17,7 @@ from agentd.config import Settings
 from agentd.records.opening import NoRoom
 from agentd.runtime.daemon import Daemon, Draining
 from agentd.runtime.events import Event
-from agentkit.core.contracts.errors import StoreError
+from agentkit.core.contracts.errors import Conflict, Corrupt, Fenced, StoreError
 from agentkit.core.testing import FaultyStore
 from agentkit.state.stores import InMemoryStore, SQLiteStore
 from tests.agentd.daemon.house import House, Said, StrictLLM, answers, log_of, results, settings_of, until, users
@@ -273,3 +273,25 @@ async def test_f14_a_store_folder_that_cannot_be_used_is_named(tmp_path: Path, m
         StoreError, match=r"shut cannot be written to; give this user access, or name another in store\.path"
     ):
         await Daemon.open(settings(tmp_path / "shut"), model=model(), environ={})
+
+
+# What is no trouble of the store
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError("x"), TimeoutError("x"), OSError(28, "x"), StoreError("x"),
+                                   Fenced("x"), Conflict("x"), Corrupt("x", key="x")])  # fmt: skip
+async def test_a_fault_of_a_model_or_a_tool_is_not_taken_for_one_of_the_store(error: Exception) -> None:
+    own, _ = house()
+
+    async def post(asked: Any) -> str:
+        raise error
+
+    own.hands.do["post"] = post
+    async with own.life(StrictLLM([("post", {})], error, "done"), sleep=at_once) as agent:
+        task = await agent.ask("go", context="c")
+        assert [(result.is_error, result.state) for result in await results(agent, "c")] == [(True, "")]
+        assert agent.halted is None
+        assert told(agent, "store.error") == []
+        again = isinstance(error, OSError)  # a transport's fault: the model is asked once more
+        assert (task.state, task.exit) == (("completed", 0) if again else ("failed", 4))
+        assert (await agent.ask("again", context="c")).text == "done"

@@ -227,14 +227,24 @@ async def test_exception_of_a_tool_is_its_result(error: Exception, told: str) ->
     assert answer == Answer(told, is_error=True)
 
 
-@pytest.mark.parametrize("error", [EndsTurn("stop"), Fenced("gone")])
-async def test_end_of_turn_and_lost_lease_go_through(error: Exception) -> None:
+@pytest.mark.parametrize(("error", "internal"), [(EndsTurn("stop"), False), (EndsTurn("stop"), True),
+                                                 (Fenced("gone"), True)])  # fmt: skip
+async def test_end_of_turn_and_lost_lease_go_through(error: Exception, internal: bool) -> None:
     async def run(asked: Invocation) -> Answer:
         raise error
 
     desk = FakeDesk()
     with pytest.raises(type(error)):
-        await ToolBox([tool("do", run)], desk.settings).dispatch(desk.calling("do"))
+        await ToolBox([tool("do", run, internal=internal)], desk.settings).dispatch(desk.calling("do"))
+
+
+async def test_a_tool_with_a_store_of_its_own_may_lose_that_ones_lease() -> None:
+    async def run(asked: Invocation) -> Answer:
+        raise Fenced("another store's")
+
+    desk = FakeDesk()
+    answer = await ToolBox([tool("do", run)], desk.settings).dispatch(desk.calling("do"))
+    assert answer == Answer("do failed: Fenced: another store's", is_error=True)
 
 
 @pytest.mark.parametrize("content", [object(), {1: {2, object()}}, lambda: None])

@@ -30,8 +30,9 @@ from .names import offered_names, wire_names
 
 log = logging.getLogger("agentd")
 
-PASSING = (EndsTurn, Fenced, Conflict)
-"""What is no result of a call: it concerns the turn, or the record that the turn writes."""
+OF_THE_RECORD = (Fenced, Conflict)
+"""What is no result of a call of the daemon's own tools: it concerns the record that the turn writes. Other tools may
+have stores of their own."""
 GRACE = 5.0
 """Seconds that a tool has to end in once its time is up; after that it is left behind."""
 MOST_OFFERED = 1_024
@@ -214,13 +215,15 @@ class ToolBox:
         try:
             answer = await self._within(limit, held.tool.run(replace(asked, tool=held.tool.name)))
             return _acceptable(held, answer)
-        except PASSING:
+        except EndsTurn:
             raise
         except ToolError as error:
             return failed(_clipped(str(error) or type(error).__name__))
         except _TimeIsUp:
             return failed(f"{held.wire} did not end within {limit:g} s (limits.tool_timeout) and was stopped")
         except Exception as error:  # a tool is code of others, and its failure is a result like any other
+            if held.tool.internal and isinstance(error, OF_THE_RECORD):
+                raise
             log.warning("the tool %s failed: %s", held.name, type(error).__name__)
             return failed(_clipped(f"{held.wire} failed: {type(error).__name__}: {error}"))
 
