@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agentkit.agents.loop import End, EndState
-from agentkit.core.contracts.errors import Conflict, Corrupt, Fenced, FormatError, StoreError
+from agentkit.core.contracts.errors import Conflict, Corrupt, Fenced, FormatError, StoreError, TooLarge
 
 from .effects import open_calls, stand_in
 from .inbox import Item, Task
@@ -208,9 +208,12 @@ class Actor:
         """How the turn ends; one that dies of anything but the store has failed, and says of what."""
         try:
             return await turn.run()
-        except (*STORE_TROUBLE, asyncio.CancelledError):
+        except asyncio.CancelledError:
             raise
         except Exception as error:
+            # What is too large for the store is no trouble of the store: it would be refused in every life.
+            if isinstance(error, STORE_TROUBLE) and not isinstance(error, TooLarge):
+                raise
             self.house.log_failure(self.id, error)
             writer.revert()
             return End(EndState.FAILED, f"{type(error).__name__}: {error}", exit=1)
@@ -238,7 +241,8 @@ class Actor:
             self.services.residents.drop(self.id)
             self._writer = None
             return await self.house.may_retry(self.id)
-        if isinstance(error, STORE_TROUBLE) and not (isinstance(error, Corrupt) and error.key is not None):
+        of_one_record = isinstance(error, TooLarge) or (isinstance(error, Corrupt) and error.key is not None)
+        if isinstance(error, STORE_TROUBLE) and not of_one_record:
             events.emit("store.error", self.id, None, detail=detail)
             return await self.house.may_retry(self.id)
         if item is not None and self._jobs and self._jobs[0] is item:

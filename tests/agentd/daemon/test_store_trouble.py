@@ -17,7 +17,7 @@ from agentd.config import Settings
 from agentd.records.opening import NoRoom
 from agentd.runtime.daemon import Daemon, Draining
 from agentd.runtime.events import Event
-from agentkit.core.contracts.errors import Conflict, Corrupt, Fenced, StoreError
+from agentkit.core.contracts.errors import Conflict, Corrupt, Fenced, StoreError, TooLarge
 from agentkit.core.testing import FaultyStore
 from agentkit.state.stores import InMemoryStore, SQLiteStore
 from tests.agentd.daemon.house import House, Said, StrictLLM, answers, log_of, results, settings_of, until, users
@@ -295,3 +295,25 @@ async def test_a_fault_of_a_model_or_a_tool_is_not_taken_for_one_of_the_store(er
         again = isinstance(error, OSError)  # a transport's fault: the model is asked once more
         assert (task.state, task.exit) == (("completed", 0) if again else ("failed", 4))
         assert (await agent.ask("again", context="c")).text == "done"
+
+
+@pytest.mark.parametrize("on_error", ["halt", "degrade"])
+@pytest.mark.parametrize("nth", [1, 2])
+async def test_what_is_too_large_for_the_store_fails_its_turn_and_nothing_else(on_error: str, nth: int) -> None:
+    """A result that cannot be stored, and then the end of the turn neither."""
+    own, store = house(store__on_error=on_error)
+
+    async def post(asked: Any) -> str:
+        store.fail(1, "commit", times=nth, error=TooLarge("the value has 2 bytes, this store takes 1"))
+        return "posted"
+
+    own.hands.do["post"] = post
+    talk = StrictLLM([("post", {"n": 2})], "done")
+    async with own.life(talk, sleep=at_once) as agent:
+        task = await asyncio.wait_for(agent.ask("go", context="c"), 10)
+        assert (task.state, task.exit) == ("failed", 1)
+        assert "TooLarge: the value has 2 bytes" in task.reason
+        assert agent.halted is None
+        assert (await agent.ask("go", context="d")).text == "done"
+        assert (await agent.ask("go", context="c")).text == "done", "its context goes on"
+        assert told(agent, "store.error") == []
