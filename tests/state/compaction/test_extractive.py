@@ -78,3 +78,14 @@ def test_hostile_text_takes_linear_time(unit: str) -> None:
     start = time.perf_counter()
     extract([Source(1, "user", text), Source(2, "tool", text)])
     assert time.perf_counter() - start < 5
+
+
+def test_many_long_results_leave_room_for_what_was_said_between_them() -> None:
+    """Caps drop the oldest items, so results that fill them alone would leave nothing else of a fold."""
+    noise = "\n".join(f"row {n} of /srv/noise/{n}/file.txt failed with an error" for n in range(40))
+    sources = [Source(1, "assistant", "I counted 71513 rows in the ledger."), Source(2, "user", "It is TCK-1107-Q.")]
+    sources += [Source(n, "tool", noise.replace("row", f"row {n}")) for n in range(3, 43)]
+    found = Summary().merge(extract(sources))
+    assert "TCK-1107-Q" in {artifact.id for artifact in found.artifacts}
+    assert any("71513" in fact.text for fact in found.facts)
+    assert {failure.n for failure in found.errors} == set(range(11, 43)), "the newest, one of each result"

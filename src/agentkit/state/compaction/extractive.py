@@ -21,6 +21,9 @@ SCANNED = 20_000
 """Characters read of one entry, from its head and its tail: a log of a megabyte says what matters at its ends."""
 PER_ENTRY = 12
 """Items of one field taken from one entry, so that a listing does not push out everything else."""
+PER_RESULTS = 48
+"""Items of one field taken from all tool results together, evenly and at least one of each: many results in a row are
+long, and would else push out what was said between them."""
 
 
 @cache
@@ -79,7 +82,9 @@ def extract(sources: Iterable[Source]) -> Summary:
     if not found:
         return Summary()
     covers = ranges_of(source.n for source in found)
-    made = [_of_entry(source) for source in found]
+    results = sum(source.speaker == "tool" for source in found)
+    per_result = min(max(PER_RESULTS // max(results, 1), 1), PER_ENTRY)
+    made = [_of_entry(source, per_result if source.speaker == "tool" else PER_ENTRY) for source in found]
     return Summary(
         goals=tuple(item for one in made for item in one.goals),
         facts=tuple(item for one in made for item in one.facts),
@@ -93,7 +98,7 @@ def extract(sources: Iterable[Source]) -> Summary:
     )
 
 
-def _of_entry(source: Source) -> Summary:
+def _of_entry(source: Source, most: int) -> Summary:
     n, text = source.n, _ends(source.text)
     principal = source.speaker in PRINCIPALS
     sentences = list(_sentences(text))
@@ -107,12 +112,12 @@ def _of_entry(source: Source) -> Summary:
     facts = [s for s in sentences if s not in taken and forms["number"].search(s) and _is_prose(s)]
     return Summary(
         goals=tuple(Point(s, n) for s in sentences[:1] if source.speaker == "user"),
-        facts=tuple(Point(s, n) for s in facts[:PER_ENTRY]),
+        facts=tuple(Point(s, n) for s in facts[:most]),
         # Longer than an item may be, it would not be the user's own words any more; it then stays within recall.
         constraints=tuple(Constraint(s, n, n) for s in rules),
-        decisions=tuple(_decision(s, n) for s in decisions[:PER_ENTRY]),
-        artifacts=tuple(Artifact(*pair, n) for pair in islice(_artifacts(text, sentences), 2 * PER_ENTRY)),
-        errors=tuple(Failure(s, "", n) for s in errors[-PER_ENTRY:]),
+        decisions=tuple(_decision(s, n) for s in decisions[:most]),
+        artifacts=tuple(Artifact(*pair, n) for pair in islice(_artifacts(text, sentences), 2 * most)),
+        errors=tuple(Failure(s, "", n) for s in errors[-most:]),
         steps=tuple(_steps(text, n)) if source.speaker in ("assistant", *PRINCIPALS) else (),
     )
 
