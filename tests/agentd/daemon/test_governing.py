@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from agentd.runtime.principals import Principal
 from agentkit.core.contracts.errors import PermanentError
 from agentkit.core.contracts.requests import ChatRequest, LLMResult
 from agentkit.core.contracts.usage import Usage
@@ -292,3 +293,22 @@ async def test_a_cancel_in_the_look_beforehand_ends_the_turn_at_once() -> None:
         assert (await agent.wait(sent.task.id)).end_state == "cancelled"
         assert kinds_of(model)["turn"] == 0
         assert spent(agent)["preflight"][0] == 1
+
+
+async def test_f49_who_is_over_a_quota_waits_alone() -> None:
+    rules = "[{id: ann, match: {subject: ann}, role: user, quota: {per: minute, requests: 1}}]"
+    house = House(agent__max_parallel_turns=1, a2a__principals=rules)
+    async with house.life(StrictLLM("done"), sleep=house.clock.sleep) as agent:
+        ann, bob = Principal("ann"), Principal("bob")
+        await agent.ask("go", context="a", principal=ann)
+        waiting = await agent.send("go", context="a", principal=ann)
+        behind = await agent.send("go", context="a", principal=ann)
+        await settled()
+        for _ in range(3):
+            assert (await agent.ask("go", context="b", principal=bob)).text == "done"
+        assert not agent.actors.running.keys() - {waiting.task.turn}
+        house.clock.advance(60)
+        assert (await agent.wait(waiting.task.id)).text == "done"
+        await settled()
+        house.clock.advance(60)
+        assert (await agent.wait(behind.task.id)).text == "done"
