@@ -37,7 +37,6 @@ class Actors:
         self.running: dict[str, Turn] = {}
         """Turns in hand, by turn id."""
         self.is_draining = False
-        self.is_degraded = False
         self._on_halt = on_halt
         self._open = asyncio.Event()
         self._open.set()
@@ -55,6 +54,10 @@ class Actors:
     def is_idle(self) -> bool:
         """Whether no actor has anything to do."""
         return not self._actors
+
+    @property
+    def is_degraded(self) -> bool:
+        return self.services.is_degraded
 
     @property
     def is_paused(self) -> bool:
@@ -148,7 +151,7 @@ class Actors:
         count = self._conflicts[context] = self._conflicts.get(context, 0) + 1
         if count > MAX_CONFLICTS and not self.is_degraded:
             return False
-        self.is_degraded = True
+        self.services.is_degraded = True
         wait, self._retry = self._retry, min(self._retry * 2, LAST_RETRY)
         await self.services.sleep(wait)
         return not self.is_draining
@@ -156,7 +159,7 @@ class Actors:
     def recovered(self) -> None:
         """A piece of work went through."""
         if self.is_degraded or self._conflicts:
-            self.is_degraded, self._retry = False, FIRST_RETRY
+            self.services.is_degraded, self._retry = False, FIRST_RETRY
             self._conflicts.clear()
 
     def halt(self, reason: str) -> None:

@@ -52,6 +52,10 @@ async def prepared(
 
 
 async def _status(writer: Writer, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {**await _get(writer, arguments), "degraded": writer.services.is_degraded}
+
+
+async def _get(writer: Writer, arguments: Mapping[str, Any]) -> dict[str, Any]:
     window = writer.services.requests.window(writer.services.settings)
     return asdict(status_of(writer.held.state, window.tokens, window.source))
 
@@ -121,7 +125,7 @@ async def _plan(writer: Writer, arguments: Mapping[str, Any]) -> Any:
 
 COMMANDS: dict[str, CommandSpec] = {
     "status": CommandSpec(_status),
-    "context.get": CommandSpec(_status),
+    "context.get": CommandSpec(_get),
     "context.compact": CommandSpec(_compact),
     "context.clear": CommandSpec(_clear),
     "context.restore": CommandSpec(_restore),

@@ -64,6 +64,7 @@ class TurnDesk:
                 "model": self.settings.intelligence.model,
                 "contexts_in_memory": len(writer.services.residents.contexts),
                 "waiting": len(writer.services.inbox),
+                "degraded": writer.services.is_degraded,
             },
             "context": asdict(status_of(writer.held.state, window.tokens, window.source)),
         }

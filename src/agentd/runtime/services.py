@@ -48,6 +48,8 @@ class Services:
     slots: Slots
     given_skills: Sequence[SkillSource] = ()
     """Sources that the embedding program handed in, besides the configured ones."""
+    is_degraded: bool = False
+    """Whether the store fails and work waits for it (`store.on_error: degrade`)."""
 
     async def reload(self, settings: Settings) -> None:
         """Take over other settings; whatever copies of them its parts keep are replaced."""

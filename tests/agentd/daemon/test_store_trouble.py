@@ -149,12 +149,16 @@ async def test_f14_a_degraded_instance_serves_on_and_resumes_once_the_store_is_m
     async def sleep(seconds: float) -> None:
         await (mended.wait() if 1 <= seconds < 5 else at_once(seconds))
 
-    own.hands.do["post"] = spoil
     async with own.life(model(), sleep=sleep) as agent:
+        await agent.ask("go", context="other")
+        own.hands.calls.clear()
+        own.hands.do["post"] = spoil
         accepted = await agent.send("go", context="c")
         waiting = asyncio.ensure_future(agent.wait(accepted.task.id))
         await until(lambda: agent.actors.is_degraded)
         assert agent.halted is None
+        told_by = await agent.command("status", context="other")
+        assert told_by["degraded"]
         with pytest.raises((StoreError, OSError)):
             await agent.send("more", context="d", message_id="n")
         assert not waiting.done()
@@ -162,7 +166,7 @@ async def test_f14_a_degraded_instance_serves_on_and_resumes_once_the_store_is_m
         store.free_disk()
         mended.set()
         assert (await waiting).state == "completed"
-        assert not agent.actors.is_degraded
+        assert not (await agent.command("status", context="other"))["degraded"]
         assert own.hands.names() == ["look", "post"], "what changed something is not run again"
         own.hands.do.clear()
         again = await agent.send("more", context="d", message_id="n")
