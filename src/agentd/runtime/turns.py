@@ -17,7 +17,7 @@ import msgspec
 from agentd.context import plan as plans
 from agentd.context.compact import Applied
 from agentd.context.messages import assistant_msg, message_of
-from agentd.context.record import AssistantMsg, Effect, Entry, NoteMsg, Outcome, TextPart, ToolMsg, UserMsg
+from agentd.context.record import AssistantMsg, Entry, NoteMsg, Outcome, TextPart, ToolMsg, UserMsg
 from agentd.context.rows import accepted
 from agentd.context.tokens import fits, require_fit, with_usage
 from agentd.context.units import settled_calls
@@ -31,11 +31,12 @@ from agentkit.core.contracts.usage import Usage
 
 from .calls import Refusal
 from .desk import TurnDesk
-from .effects import OpenCall, key_of, open_calls, stand_in
+from .effects import open_calls
 from .inbox import Item, Task
 from .preflight import status_text
 from .requests import Prepared
-from .tools.base import Answer, EndsTurn, Invocation
+from .rounds import Rounds
+from .tools.base import EndsTurn
 from .writer import Spent, Writer
 
 T = TypeVar("T")
@@ -90,6 +91,7 @@ class Turn:
             read_only=self.services.box.is_read_only,
         )
         self.deadline = started + limits.deadline.total_seconds()
+        self._calls = Rounds(writer, self)
 
     def cancel(self, reason: str = "cancelled") -> None:
         """Ask the turn to end."""
@@ -170,7 +172,7 @@ class Turn:
                 if end is not None:
                     return end
         left = open_calls(mine)
-        return await self._settle_round(left) if left else None
+        return await self._calls.settle(left) if left else None
 
     def _finish_again(self, calls: Sequence[ToolCall], result: ToolMsg) -> None:
         """A recorded call of `finish` asks for the end once more."""
@@ -178,26 +180,6 @@ class Turn:
         if call is not None and not result.is_error and not result.state:
             given = dict(call.arguments)
             self.loop.finish(given["status"], given.get("output"), given.get("reason", ""), given.get("exit"))
-
-    async def _settle_round(self, left: Sequence[OpenCall]) -> End | None:
-        """Give each call that an earlier life left a result, in their order: by running it again, or in its place."""
-        for found in left:
-            if found.call.name not in self.services.box.repeatable:
-                if found.is_started:
-                    self.services.events.emit("effect.unknown", self.held.id, self.id, call=found.call.id)
-                result = stand_in(found, found.is_started, "the process ended in the middle of it")
-                self._append_result(result, found.round)
-                continue
-            call = self._call_of(found)
-            async with self.services.box.holding(call.name, self.desk):
-                answer = await self.unless_stopped(self._dispatch(call, found.round, found.index))
-                await self._record(call, answer, found.round)
-        number = left[0].round
-        bodies = [e.body for e in self.held.entries if e.turn == self.id and e.round == number]
-        return self.loop.results([message_of(b) for b in bodies if isinstance(b, ToolMsg)])
-
-    def _call_of(self, found: OpenCall) -> ToolCall:
-        return message_of(AssistantMsg(tool_calls=(found.call,))).tool_calls[0]
 
     # Rounds
 
@@ -229,7 +211,7 @@ class Turn:
             step = self._take_answer(prepared, result)
             if isinstance(step, End):
                 return step
-            end = await self._run_calls(step)
+            end = await self._calls.run(step)
             if end is not None:
                 return end
 
@@ -258,6 +240,7 @@ class Turn:
             made = await self.services.reducer.make_fit(self.held, situation)
             if isinstance(made, Applied):
                 self.held.apply(made)
+                self.held.forget()
             prepared, situation = await self.writer.prepare(self)
             require_fit(prepared.size, situation.conditions)
         return prepared
@@ -288,79 +271,6 @@ class Turn:
     def _call_id(self) -> str:
         return f"call_{self.services.ids().replace('-', '')}"
 
-    # Calls
-
-    async def _run_calls(self, step: Round) -> End | None:
-        if step.together:
-            await self.writer.commit()
-            self.services.kills.reach("round.started")
-            found = await self.unless_stopped(self._dispatch_all(step))
-            for call, answer in zip(step.calls, found, strict=True):
-                await self._record(call, answer, step.number)
-        else:
-            await self._run_in_order(step)
-        self.writer.after_commit("round.committed")
-        mine = [e.body for e in self.held.entries if e.turn == self.id and e.round == step.number]
-        return self.loop.results([message_of(body) for body in mine if isinstance(body, ToolMsg)])
-
-    async def _run_in_order(self, step: Round) -> None:
-        for at, call in enumerate(step.calls):
-            self._require_going()
-            if self.services.box.has_effects(call.name):
-                self.held.append(
-                    Effect(call.id), now=self.services.clock(), turn=self.id, round=step.number, source="runtime"
-                )
-                await self.writer.commit()
-                self.services.events.emit("effect.started", self.held.id, self.id, call=call.id, tool=call.name)
-                self.services.kills.reach("round.started")
-            elif at == 0:
-                await self.writer.commit()
-                self.services.kills.reach("round.started")
-            async with self.services.box.holding(call.name, self.desk):
-                answer = await self.unless_stopped(self._dispatch(call, step.number, at))
-                await self._record(call, answer, step.number)
-
-    async def _dispatch_all(self, step: Round) -> list[Answer]:
-        jobs = [self._dispatch(call, step.number, at) for at, call in enumerate(step.calls)]
-        return list(await asyncio.gather(*jobs))
-
-    async def _dispatch(self, call: ToolCall, number: int, index: int) -> Answer:
-        arguments: dict[str, Any] = msgspec.json.decode(call.wire_arguments)
-        asked = Invocation(
-            tool=call.name,
-            arguments=arguments,
-            call=call.id,
-            key=key_of(self.held.id, self.id, number, index),
-            context=self.held.id,
-            turn=self.id,
-            round=number,
-            index=index,
-            principal=self.sender,
-            desk=self.desk,
-        )
-        answer = await self.services.box.dispatch(asked)
-        self.services.kills.reach("tool.done")
-        return answer
-
-    async def _record(self, call: ToolCall, answer: Answer, number: int) -> None:
-        """The result as an entry, with what the tool changed; what changes rows is written at once."""
-        now = self.services.clock()
-        msg = ToolMsg(call.id, call.name, answer.content, answer.is_error, "", answer.parts, now)
-        self._append_result(msg, number)
-        if self.services.box.has_effects(call.name):
-            self.held.append(Effect(call.id, "completed"), now=now, turn=self.id, round=number, source="runtime")
-            self.services.events.emit("effect.completed", self.held.id, self.id, call=call.id)
-        self.writer.take_changes(answer, self)
-        if answer.finish is not None:
-            self.loop.finish(answer.finish.status, answer.finish.output, answer.finish.reason, answer.finish.exit)
-        if answer.writes:
-            await self.writer.commit(answer)
-            self.services.kills.reach("memory.value")
-
-    def _append_result(self, msg: ToolMsg, number: int) -> None:
-        clean, _ = accepted(msg)
-        self.held.append(clean, now=self.services.clock(), turn=self.id, round=number, source="tool")
-
     # End
 
     async def finish(self, end: End) -> Task | None:
@@ -369,7 +279,7 @@ class Turn:
         end = replace(end, reason=replace_surrogates(end.reason))
         mine = [entry for entry in self.held.entries if entry.turn == self.id]
         for found in open_calls(mine):
-            self._append_result(stand_in(found, found.is_started, end.reason or str(end.state)), found.round)
+            self._calls.put_in_place(found, end.reason or str(end.state))
         if end.state is not EndState.COMPLETED:
             text = f"The turn ended as {end.state}: {end.reason}" if end.reason else f"The turn ended as {end.state}."
             self.held.append(NoteMsg(text, self.item.task or self.id, now), now=now, turn=self.id, source="runtime")
@@ -420,7 +330,7 @@ class Turn:
     async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
         """`work`, given up when the turn is cancelled or its deadline passes. A result that is there wins."""
         try:
-            self._require_going()
+            self.require_going()
         except Stopped:
             work.close()
             raise
@@ -438,11 +348,11 @@ class Turn:
             timer.cancel()
             self._job = around
         if job.cancelled():
-            self._require_going()
+            self.require_going()
             raise RuntimeError("what the turn waited for was cancelled, and not by the turn")
         return job.result()
 
-    def _require_going(self) -> None:
+    def require_going(self) -> None:
         """Stopped once the turn is cancelled, or over its deadline."""
         if self.cancelled:
             raise Stopped(End(EndState.CANCELLED, self.cancel_reason))
