@@ -349,3 +349,16 @@ async def test_f38_the_ttl_of_memory_holds_to_the_millisecond_over_a_restart() -
             if not found:
                 await chores.sweep()
                 assert await house.store.get(key) is None, "gone in truth"
+
+
+async def test_f39_failed_listings_of_keys_change_no_mode() -> None:
+    store = FaultyStore(InMemoryStore())
+    setting = [("memory.set", {"key": "k", "value": 1})]
+    listing: list[tuple[str, dict[str, Any]]] = [("memory.list", {})]
+    model = StrictLLM(setting, listing, "done", listing, "done")
+    async with House(store=store).life(model, sleep=Chores().sleep) as agent:
+        store.fail(1, "keys", times=3)
+        await agent.ask("set and list", context="c")
+        await agent.ask("list", context="c")
+        assert [result.content["keys"] for result in (await results(agent, "c"))[1:]] == [["k"], ["k"]]
+        assert await store.keys(KEYS.start("memory", "_")) == [], "no index is begun beside"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentd.config.thinking import Memory
-from agentd.context.memory import INDEX, MemoryRefused
+from agentd.context.memory import INDEX, MemoryRefused, keys_of
 from agentd.records import Abilities, Records, Save
 from agentd.runtime.memory import KIND, SWEPT, Change, MemoryStore
 from agentkit.core.contracts.errors import Corrupt, StoreError
@@ -444,3 +444,19 @@ async def test_other_limits_hold_from_a_reload_on(house: House) -> None:
     with pytest.raises(MemoryRefused, match="holds 3 keys"):
         await house.set("d")
     await house.set("a", 2)
+
+
+@pytest.mark.parametrize("variant", ["no list", "neither"])
+async def test_f39_the_list_of_keys_holds_what_is_stored_and_no_more(variant: str) -> None:
+    house = House(variant)
+    for key in ("a", "b", "c"):
+        await house.set(key, ttl="1s" if key == "b" else None)
+    await house.delete("a")
+    row = await house.records.get(KIND, INDEX)
+    assert row is not None
+    assert keys_of(row.state) == ["b", "c"]
+    house.clock.now += 1_000
+    await house.memory.sweep()
+    row = await house.records.get(KIND, INDEX)
+    assert row is not None
+    assert keys_of(row.state) == ["c"]
