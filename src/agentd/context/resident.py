@@ -132,7 +132,8 @@ class Context:
         """The estimate by what is really there, since the row may be of a release that counted otherwise."""
         clean = not self.is_dirty
         shown = messages(self.view, self._entries.values(), context=self.id, known=self.known)
-        found = self._counter.measure([one.message for one in shown]) + self._plan_size(self.state.plan)
+        # One by one, as they are added when entries come, or a restart would change the figure by its rounding.
+        found = sum(self._counter.measure([one.message]) for one in shown) + self._plan_size(self.state.plan)
         if found == self.state.est_tokens:
             return
         self.state = msgspec.structs.replace(self.state, est_tokens=found)

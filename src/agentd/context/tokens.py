@@ -126,8 +126,8 @@ def model_window(model: str | None, *, configured: int | None = None, learned: i
 
 
 def context_estimate(state: ContextState, shown: Sequence[Shown], conditions: Conditions) -> int:
-    """`est_tokens` of a state: summary, visible entries and plan."""
-    found = conditions.counter.measure([s.message for s in shown])
+    """`est_tokens` of a state: summary, visible entries and plan, one by one."""
+    found = sum(conditions.counter.measure([s.message]) for s in shown)
     if state.plan is not None:
         found += conditions.counter.measure([Message("user", json_text(state.plan))])
     return found
