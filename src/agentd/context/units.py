@@ -51,7 +51,8 @@ def units(shown: Sequence[Shown], log: Mapping[int, Entry], sizes: Mapping[int, 
     A result goes with its call wherever it stands, an orphan with what is in front of it, and so does a skill's text.
     """
     found = [s for s in shown if s.n is not None]
-    owner = {result: call for call, result in answered([s.message for s in found])}
+    # An answer that brings the result of its own call, from the provider's side, owns nothing of another entry.
+    owner = {result: call for call, result in answered([s.message for s in found]) if call < result}
     unit_of: list[int] = []
     members: list[list[int]] = []
     by_call: dict[str, int] = {}

@@ -63,7 +63,21 @@ NAMELESS: list[Entry] = [
 """A result without an id answers another call once the user entry between two answers is folded."""
 
 
+OWN_RESULT = [
+    entry_of(
+        1,
+        AssistantMsg(
+            "",
+            (Call("", "", {}),),
+            ({"type": "native", "provider": "anthropic", "payload": {"type": "tool_result", "tool_use_id": ""}},),
+        ),
+    )
+]
+"""An answer that brings the result of its own call."""
+
+
 @example(NAMELESS, 0, 0, 3, set())
+@example(OWN_RESULT, 0, 0, 0, set())
 @given(
     message_logs(), st.integers(0, 14), st.integers(0, 400), st.integers(0, 26), st.sets(st.integers(1, 20), max_size=2)
 )
