@@ -271,6 +271,27 @@ async def test_notes_that_wait_together_make_one_turn() -> None:
         assert len(agent.services.inbox) == 0
 
 
+async def test_a_task_that_waits_is_cancelled_when_it_begins() -> None:
+    model = StrictLLM("done")
+    async with House().life(model) as agent:
+        agent.pause()
+        waiting = await agent.send("go", context="c", principal=ANN)
+        assert await agent.cancel(waiting.task.id, principal=ANN, reason="not needed any more")
+        agent.resume()
+        ended = await agent.wait(waiting.task.id, timeout=5)
+        assert (ended.state, ended.reason) == ("canceled", "not needed any more")
+        assert model.requests == []
+        assert not await agent.cancel(waiting.task.id, principal=ANN)
+
+
+async def test_f3_a_result_that_comes_after_all_becomes_a_note() -> None:
+    async with House().life(StrictLLM("done")) as agent:
+        await agent.ask("go", context="c")
+        await agent.report("call_7", {"paid": True}, context="c")
+        await agent.until_idle()
+        assert await notes(agent, "c") == ['The result of call call_7 has come after all: {"paid":true}']
+
+
 async def test_a_waking_note_that_waits_behind_a_quiet_one_wakes() -> None:
     model = StrictLLM("seen")
     async with House(agent__wake_on="[alarm]").life(model) as agent:
