@@ -29,7 +29,6 @@ from .record import (
     Control,
     Entry,
     Msg,
-    SkillRef,
     entry_of,
 )
 from .rows import decode_entry, encode_apart, encode_entry, encode_state
@@ -199,9 +198,6 @@ class Context:
         state = msgspec.structs.replace(self.state, **fields)
         if state != self.state:
             self.state = state
-
-    def set_skills(self, skills: tuple[SkillRef, ...]) -> None:
-        self.update(skills=skills)
 
     def _take(self, entries: Sequence[Entry], state: ContextState) -> None:
         for entry in entries:

@@ -59,14 +59,6 @@ class Actors:
     def is_degraded(self) -> bool:
         return self.services.is_degraded
 
-    @property
-    def is_paused(self) -> bool:
-        return not self._open.is_set()
-
-    @property
-    def queued(self) -> int:
-        return sum(actor.waiting for actor in self._actors.values())
-
     # Work
 
     def post(self, item: Item) -> None:
@@ -199,6 +191,7 @@ class Actors:
 
     def settled(self, task: Task) -> None:
         """A task has ended: whoever waits for it is told, and plans that are bound to it are brought up to date."""
+        self._cancelled.pop(task.id, None)
         waiting = self._settled.pop(task.id, None)
         if waiting is not None and not waiting.done():
             waiting.set_result(task)

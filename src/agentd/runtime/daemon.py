@@ -93,6 +93,8 @@ class Daemon:
         for item in await services.inbox.load(self._lost):
             self.actors.post(item)
         self._chores = [asyncio.create_task(self._keep_lease()), asyncio.create_task(self._sweep())]
+        if changed := self._opened.start.changed:
+            log.warning("the configuration differs from that of the start before in: %s", ", ".join(changed))
         services.events.emit("lifecycle.started", None, None, generation=self._opened.start.generation,
                              starts=self._opened.start.starts, pending=len(services.inbox))  # fmt: skip
 
@@ -272,6 +274,8 @@ class Daemon:
     async def _sweep(self) -> None:
         while True:
             await self.services.sleep(SWEEP)
+            held = (ref.hash for context in self.contexts for ref in context.state.skills)
+            self.services.skills.forget(held)
             try:
                 await self.services.memory.sweep()
                 swept = await self._janitor.sweep(self.services.settings)

@@ -22,7 +22,6 @@ NAMES = frozenset(
         "turn.start", "turn.round", "turn.end",
         "preflight.verdict", "preflight.failed",
         "context.compaction_started", "context.reduced", "context.declined", "context.breaker", "context.overflow",
-        "context.unpinned_rules",
         "plan.updated", "plan.settled",
         "skill.loaded", "skill.evicted", "skill.changed", "skill.unknown",
         "prompt.changed", "prompt.fallback",

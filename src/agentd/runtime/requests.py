@@ -183,11 +183,6 @@ class Requests:
         since = held.showing.since(anchor.entry) if anchor is not None else 0
         return shown, size_of(held.showing.segments(), conditions, anchor=anchor, since=since)
 
-    def previous(self, held: Context) -> Layout | None:
-        """The layout of this context's last request in this life."""
-        asked = self._asked.get(held.id)
-        return None if asked is None else asked[1]
-
     def answered(self, held: Context, prepared: Prepared, usage: Usage) -> None:
         """Learn from what the provider reported for a request."""
         self._asked[held.id] = self._clock(), prepared.layout

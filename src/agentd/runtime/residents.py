@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from agentd.context.record import APART, ROOT
 from agentd.context.registry import Context, Contexts, NotYours
 from agentd.context.resident import LOG, STATE
-from agentd.context.rows import decode_state
 from agentd.records import Records
 from agentkit.core.contracts.errors import Corrupt, FormatError
 
@@ -174,11 +173,3 @@ class Residents:
             self.contexts.remove(id)
             raise
         return made
-
-
-async def owner_of(records: Records, id: str) -> tuple[bool, str | None]:
-    """Whether a context is stored, and who owns it, without taking it into memory."""
-    row = await records.get(STATE, id)
-    if row is None:
-        return False, None
-    return True, decode_state(row.state, id=id).principal

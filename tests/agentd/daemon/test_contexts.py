@@ -282,3 +282,13 @@ async def test_a_pin_that_makes_no_sense_is_refused_and_pins_nothing() -> None:
         assert held is not None
         assert held.state.pins == ()
         assert await answers(agent, "c") == ["done"]
+
+
+async def test_a_start_under_another_configuration_names_the_section(caplog: pytest.LogCaptureFixture) -> None:
+    house = House()
+    async with house.life(StrictLLM("done")) as agent:
+        await agent.ask("go", context="c")
+    async with house.life(StrictLLM("done")):
+        assert "the configuration differs" not in caplog.text
+    async with house.life(StrictLLM("done"), given={"context__keep_last": 3}):
+        assert "differs from that of the start before in: context" in caplog.text
