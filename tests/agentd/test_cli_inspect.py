@@ -105,6 +105,24 @@ def test_search_finds_what_was_folded(inspect: Run) -> None:
     assert as_json(inspect, "search", "c", "nowhere") == []
 
 
+def test_text_of_others_cannot_take_over_the_terminal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a model or a tool wrote is shown, never acted upon; JSON has it as it came."""
+    for name in [name for name in os.environ if name.startswith("AGENTD_")]:
+        monkeypatch.delenv(name)
+    file = write_agent(tmp_path, {"rules": [{"when": "go", "text": "red \x1b[31malert\x07"}]}, store=stored(tmp_path))
+    with Process(tmp_path, "chat", "-c", file, "--context", "c", stdin="go\n") as chat:
+        assert chat.end() == (0, "red \ufffd[31malert\ufffd\n")
+    for what in (["log", "c"], ["view", "c"], ["search", "c", "alert"]):
+        assert agentd("inspect", *what, "-c", file) == 0
+        out = capfd.readouterr().out
+        assert "alert" in out
+        assert "\x1b" not in out
+    assert agentd("inspect", "view", "c", "-c", file, "--json") == 0
+    assert json.loads(capfd.readouterr().out)["messages"][-1]["content"] == "red \x1b[31malert\x07"
+
+
 def test_versions_and_their_difference(inspect: Run) -> None:
     first, second = as_json(inspect, "versions", "c")
     assert (first["made_by"], first["covered"]) == ("start", 0)

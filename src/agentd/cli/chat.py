@@ -39,6 +39,7 @@ async def _chat(found: Settings, context: str | None) -> int:
     import sys
 
     from agentd.cli.starting import started
+    from agentkit.inspect.markup import visible
 
     async with started(found) as agent:
         conversation = context or agent.services.ids()
@@ -60,7 +61,7 @@ async def _chat(found: Settings, context: str | None) -> int:
                 click.echo(f"unknown command {text.split()[0]}; {HELP}")
             elif text:
                 task = await agent.ask(text, context=conversation)
-                click.echo(task.text if task.output is not None else f"[{task.end_state}: {task.reason}]")
+                click.echo(visible(task.text if task.output is not None else f"[{task.end_state}: {task.reason}]"))
             if agent.halted is not None:
                 return 8
     return 0

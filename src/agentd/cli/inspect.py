@@ -87,13 +87,15 @@ def view(ctx: click.Context, files: tuple[str, ...], context: str, version: int 
     if as_json:
         _print_json({"version": shown.version, "messages": [message.to_dict() for message in messages]})
         return
+    from agentkit.inspect.markup import visible
+
     click.echo(f"version {shown.version}, {len(messages)} messages")
     for message in messages:
-        click.echo(f"\n[{message.role}]")
+        click.echo(f"\n[{visible(message.role)}]")
         if message.content:
-            click.echo(message.content)
+            click.echo(visible(message.content))
         for call in message.tool_calls:
-            click.echo(f"-> {call.name}({call.wire_arguments})")
+            click.echo(visible(f"-> {call.name}({call.wire_arguments})"))
 
 
 @command.command(cls=Inspecting)
@@ -202,11 +204,16 @@ def _short(value: Any, width: int = 100) -> str:
     import json
 
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    line = " ".join(text.split())
+    from agentkit.inspect.markup import visible
+
+    line = visible(" ".join(text.split()))
     return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> None:
+    from agentkit.inspect.markup import visible
+
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
     for row in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        click.echo(visible(line))
