@@ -7,6 +7,7 @@ returned need not be closed: the invoker closes all of them, outermost first, wh
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,8 +20,9 @@ from .usage import Usage
 
 R = TypeVar("R")
 
-CALL_MARKS = ("billed", "cache_hit")
-"""What the library's own middleware notes in `call.meta`: the call is paid for; the answer came from memoize."""
+CALL_MARKS = ("billed", "cache_hit", "model", "layout")
+"""What the library's own middleware notes in `call.meta`: the call is paid for; the answer came from memoize; the model
+that `fallback` had answer; the layout of what was sent after a compaction in front of the call."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,12 @@ ChatNext: TypeAlias = Callable[[ChatCall], AsyncIterator[Delta]]
 ToolNext: TypeAlias = Callable[[ToolInvocation], Awaitable[Any]]
 ChatMiddleware: TypeAlias = Callable[[ChatCall, ChatNext], AsyncIterator[Delta]]
 ToolMiddleware: TypeAlias = Callable[[ToolInvocation, ToolNext], Awaitable[Any]]
+
+
+def heed(ctx: Ctx) -> None:
+    """CancelledError when the run was asked to stop."""
+    if ctx.cancel is not None and ctx.cancel.is_set():
+        raise asyncio.CancelledError("the run was asked to stop")
 
 
 async def metered(call: ChatCall, proceed: ChatNext) -> AsyncIterator[Delta]:

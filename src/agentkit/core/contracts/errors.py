@@ -144,7 +144,14 @@ class ProviderError(AgentKitError, RuntimeError):
 
 
 class TransientError(ProviderError):
-    """The provider failed in a way that may pass; the same request may be sent again."""
+    """The provider failed in a way that may pass; the same request may be sent again.
+
+    `retry_after`: seconds for which the provider asks to be left alone, None where it does not say.
+    """
+
+    def __init__(self, *args: object, retry_after: float | None = None) -> None:
+        self.retry_after = retry_after
+        super().__init__(*args)
 
 
 class PermanentError(ProviderError):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable
-from contextlib import AbstractContextManager, AsyncExitStack, aclosing, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, aclosing, nullcontext
 from typing import Any
 
 from agentkit.core.contracts.calls import (
@@ -16,11 +15,13 @@ from agentkit.core.contracts.calls import (
     ToolInvocation,
     ToolMiddleware,
     ToolNext,
+    heed,
     metered,
 )
 from agentkit.core.contracts.ports import LLM, Ctx, ToolBody
 from agentkit.core.contracts.requests import ChatRequest, Delta, LLMResult, ToolRequest, assemble_deltas
 
+from .permits import Held, calling, hold, leaf
 from .run_context import RunContext
 
 
@@ -30,6 +31,9 @@ class Invoker:
     Every model call is guarded and billed once, outside all middleware, so that no budget is passed over by accident;
     what memoize answers is free. A run that was asked to stop (`ctx.cancel`) raises CancelledError before a call and
     between the pieces of an answer.
+
+    One request to the model, or one tool body, holds one of the run's permits (`Budget.max_concurrency`) as long as it
+    runs and calls nothing itself. Whoever stops reading an answer in the middle keeps its permit until it is closed.
     """
 
     def __init__(
@@ -50,12 +54,13 @@ class Invoker:
         heed(ctx)
         call = Call(request, ctx, _fresh(meta))
         with _span(ctx, "chat", model=request.model, messages=len(request.messages)):
-            try:
-                async for delta in self._proceed(0, opened)(call):
-                    yield delta
-                    heed(ctx)
-            finally:
-                await _close(opened)
+            async with calling():
+                try:
+                    async for delta in self._proceed(0, opened)(call):
+                        yield delta
+                        heed(ctx)
+                finally:
+                    await _close(opened)
 
     async def chat(self, request: ChatRequest, ctx: Ctx, /, *, meta: dict[str, Any] | None = None) -> LLMResult:
         """One whole answer: `stream`, collected."""
@@ -70,19 +75,20 @@ class Invoker:
         def proceed(level: int) -> ToolNext:
             def run(call: ToolInvocation) -> Awaitable[Any]:
                 if level == len(self._tools):
-                    return body(call.request, call.ctx)
+                    return _work(body, call)
                 return self._tools[level](call, proceed(level + 1))
 
             return run
 
         heed(ctx)
         with _span(ctx, "tool", tool=request.name):
-            return await proceed(0)(Call(request, ctx, _fresh(meta)))
+            async with calling():
+                return await proceed(0)(Call(request, ctx, _fresh(meta)))
 
     def _proceed(self, level: int, opened: list[AsyncIterator[Delta]]) -> ChatNext:
         def run(call: ChatCall) -> AsyncIterator[Delta]:
             if level == len(self._chat):
-                deltas = self._llm.stream(call.request)
+                deltas = self._ask(call)
             else:
                 deltas = self._chat[level](call, self._proceed(level + 1, opened))
             opened.append(deltas)
@@ -90,11 +96,24 @@ class Invoker:
 
         return run
 
+    async def _ask(self, call: ChatCall) -> AsyncIterator[Delta]:
+        async with _permit(call.ctx) as held:
+            deltas = self._llm.stream(call.request)
+            try:
+                async for delta in deltas:
+                    hold(held)  # what the reader calls in the middle of an answer, it calls from this leaf
+                    yield delta
+            finally:
+                await _close([deltas])
 
-def heed(ctx: Ctx) -> None:
-    """CancelledError when the run was asked to stop."""
-    if ctx.cancel is not None and ctx.cancel.is_set():
-        raise asyncio.CancelledError("the run was asked to stop")
+
+async def _work(body: ToolBody, call: ToolInvocation) -> Any:
+    async with _permit(call.ctx):
+        return await body(call.request, call.ctx)
+
+
+def _permit(ctx: Ctx) -> AbstractAsyncContextManager[Held | None]:
+    return leaf(ctx.budget.permits) if isinstance(ctx, RunContext) else nullcontext()
 
 
 def _span(ctx: Ctx, name: str, **attributes: Any) -> AbstractContextManager[None]:
