@@ -78,6 +78,10 @@ class Limit:
     requests: int | None = None
     usd: int | None = None
 
+    def first(self, now: int) -> int:
+        """When the stretch of `now` began; 0 where there are none."""
+        return 0 if self.stretch is None else self.stretch.start(now)
+
     def shortage(self, amount: Amount) -> str | None:
         """The figure by which `amount` is over this limit, in words."""
         if self.tokens is not None and amount.tokens > self.tokens:

@@ -114,6 +114,9 @@ class Governor:
     ) -> None:
         self._clock, self._sleep, self._given_quotas = clock, sleep, quota_of
         self._meters: dict[str, dict[int, Counter]] = {}
+        # The sum over the lanes of a meter, with the start of the stretch that it was made for: a hundred conversations
+        # at once would otherwise add up a hundred lanes for each call.
+        self._sums: dict[str, tuple[int, Counter]] = {}
         self._rows: dict[str, tuple[Row | None, Counter]] = {}
         self._handed: dict[str, Counter] = {}
         self._lanes: list[Lane] = []
@@ -151,6 +154,7 @@ class Governor:
             lanes[int(lane)] = counter
             self._rows[row.id] = row, counter
         self._meters[meter] = lanes
+        self._sums.pop(meter, None)
 
     async def ready(self, records: Records, context: str = "", principal: str = "") -> None:
         """Load what a call of this context and principal counts in. Costs nothing where it is loaded."""
@@ -166,6 +170,7 @@ class Governor:
             return
         kept = {limit.meter for limit in self._shared}.union(*(lane.touched for lane in self._lanes))
         for name in [name for name in self._meters if name not in kept][:over]:
+            self._sums.pop(name, None)
             for lane in self._meters.pop(name):
                 self._rows.pop(f"{name}/{lane}", None)
 
@@ -194,6 +199,8 @@ class Governor:
         return self._granted(amount, limits, kind, context, now)
 
     def _judged(self, limit: Limit, amount: Amount, is_priced: bool, now: int) -> Wait | Refused | None:
+        if limit.is_free:
+            return None
         window = limit.meter.partition(".")[0]
         if limit.usd is not None and not is_priced:
             return Refused(f"{limit.key} is in USD, and there is no price for this model", window)
@@ -216,9 +223,10 @@ class Governor:
         lane = self._lane(context)
         starts = []
         for limit in limits:
-            lanes = self._meters[limit.meter]
+            lanes = self._lanes_of(limit)
             counter = lanes.get(lane, Counter()).at(limit.stretch, now).reserve(amount)
             lanes[lane] = counter
+            self._add(limit.meter, counter.start, Amount(), amount, limit.first(now))
             starts.append((limit.meter, counter.start))
         self._count += 1
         made = Reservation(self._count, kind, context, amount, lane, tuple(starts))
@@ -250,6 +258,7 @@ class Governor:
             if counter.start == start:
                 by = kind if meter == LIFETIME else None
                 lanes[reservation.lane] = counter.settle(reservation.amount, spent, by)
+                self._add(meter, start, spent, Amount() - reservation.amount)
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_result(None)
@@ -320,22 +329,44 @@ class Governor:
 
     # What is known
 
-    def _used(self, limit: Limit, now: int) -> Counter:
+    def _lanes_of(self, limit: Limit) -> dict[int, Counter]:
         lanes = self._meters.get(limit.meter)
         if lanes is None:
             raise RuntimeError(f"the budget counter {limit.meter!r} was not loaded: await `ready` before `reserve`")
+        return lanes
+
+    def _used(self, limit: Limit, now: int) -> Counter:
+        lanes = self._lanes_of(limit)
+        first, known = limit.first(now), self._sums.get(limit.meter)
+        if known is not None and known[0] == first:
+            return known[1]
         current = [counter.at(limit.stretch, now) for counter in lanes.values()]
-        start = max((c.start for c in current), default=limit.stretch.start(now) if limit.stretch is not None else 0)
+        start = max((c.start for c in current), default=first)
         spent, reserved = Amount(), Amount()
         for counter in current:
             spent, reserved = spent + counter.spent, reserved + counter.reserved
-        return Counter(start, spent, reserved)
+        found = Counter(start, spent, reserved)
+        self._sums[limit.meter] = first, found
+        return found
+
+    def _add(self, meter: str, start: int, spent: Amount, reserved: Amount, first: int | None = None) -> None:
+        """Carry a change of one lane, whose stretch began at `start`, into the sum, if that is of the same stretch.
+        `first`: the start of the stretch of now, where the lane was brought up to it."""
+        known = self._sums.get(meter)
+        if known is None:
+            return
+        if first is not None and known[0] != first:
+            del self._sums[meter]
+        elif start >= known[0]:  # a lane that stands in an earlier stretch is no part of it
+            total = known[1]
+            begun = total.start if first is None else max(total.start, start)
+            self._sums[meter] = known[0], Counter(begun, total.spent + spent, total.reserved + reserved)
 
     def is_over(self, context: str, principal: str = "") -> str | None:
         """Why no further call will be made at all, None where one may, or may later."""
         now, tactic = self._clock(), self._settings.intelligence.budget.tactic
         for limit in self.limits(context, principal):
-            if limit.meter not in self._meters or (limit.stretch is not None and tactic == "wait"):
+            if limit.is_free or limit.meter not in self._meters or (limit.stretch is not None and tactic == "wait"):
                 continue
             used = self._used(limit, now)
             if (figure := limit.used_up(used.spent)) is not None:

@@ -2,6 +2,7 @@
 that go back and contexts that commit at the same time."""
 
 import asyncio
+import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from agentd.config.thinking import Window
 from agentd.records import Abilities, Ids, Records
 from agentd.runtime.budgets import Amount, Counter, Stretch, counter_of
-from agentd.runtime.governor import GOVERNOR, LOOK_AGAIN, Governor, Refused, Reservation, Wait
+from agentd.runtime.governor import GOVERNOR, LOOK_AGAIN, Governor, Level, Refused, Reservation, Wait
 from agentkit.core.contracts.errors import Corrupt
 from agentkit.core.contracts.scope import Scope
 from agentkit.core.contracts.usage import Usage
@@ -488,6 +489,32 @@ STEPS = st.lists(
 LIMITS = ({"per": "minute", "tokens": 150}, {"per": "hour", "tokens": 400})
 
 
+def _added_up(governor: Governor) -> list[Level]:
+    """The levels without what is carried on from call to call."""
+    fresh = copy.copy(governor)
+    fresh._sums = {}
+    return fresh.levels("c0")
+
+
+@given(st.lists(st.tuples(st.integers(-90_000, 90_000), st.integers(0, 3), st.booleans()), max_size=30))
+def test_carried_sums_are_those_of_the_lanes_whatever_the_clock_does(steps: list[tuple[int, int, bool]]) -> None:
+    async def lived() -> None:
+        clock = Clock(NOON)
+        records = records_of(clock, Ids(clock, lambda n: b"\3" * n))
+        made = await opened(records, clock, *LIMITS, budget={"lifetime_tokens": 2_000})
+        under_way: list[Reservation] = []
+        for by, context, is_new in steps:
+            clock.now += by
+            if is_new:
+                found = made.reserve(20, 10, None, context=f"c{context}")
+                under_way += [found] if isinstance(found, Reservation) else []
+            elif under_way:
+                made.settle(under_way.pop(context % len(under_way)), Usage(7))
+            assert made.levels("c0") == _added_up(made)
+
+    asyncio.run(lived())
+
+
 @given(STEPS)
 def test_f41_no_window_is_overspent_in_any_order(steps: list[tuple[str, int, int]]) -> None:
     asyncio.run(_lived(steps))
@@ -520,6 +547,7 @@ async def _lived(steps: list[tuple[str, int, int]]) -> None:
             else:
                 world.made.settle(reserved, None)
             await commit(records, world.made, context)
+        assert world.made.levels("c0") == _added_up(world.made)
         for when, _ in world.calls:
             assert world.spent_in(Stretch("minute"), when) <= 150
             assert world.spent_in(Stretch("hour"), when) <= 400

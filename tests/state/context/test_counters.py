@@ -225,7 +225,7 @@ PIECES = [
 MIXED = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=12).map("".join)
 
 
-# The ends of the ranges, and white space that is a wide form: where one order of trying classes could differ from another.
+# The ends of ranges, and white space that is a wide form: where one order of trying classes could differ from another.
 ENDS = st.text(
     st.sampled_from("aZ09 \t\n\x1c\xa0\u3000\u2028\u303f\uff00\xdf\xc0\xd7\xf7\u024f\u0250\u0370\u052f\u0590/+=_")
 )
