@@ -4,18 +4,18 @@ Touches only its arguments."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from agentkit.core.contracts.errors import Conflict
 from agentkit.core.contracts.ports import Append, Delete, Put
 
-from .envelope import GONE, Row, encode, require_json, told
+from .envelope import GONE, Row, encode, require_json
 from .keys import Keys
 from .writes import Add, Anything, Remove, Save, Write
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(msgspec.Struct, frozen=True):
     """What all envelopes of one commit have in common."""
 
     commit: str
@@ -36,6 +36,10 @@ class Batch:
         if len(set(rows)) != len(rows):
             twice = next(key for at, key in enumerate(rows) if key in rows[:at])
             raise ValueError(f"one commit writes a record once, this one writes {twice!r} twice")
+        self.unseen = [
+            at for at, write in enumerate(self.writes) if isinstance(write, Save) and isinstance(write.seen, Anything)
+        ]
+        """The places of rows that have to be looked at before, since their writer did not say what it saw."""
         self._before: dict[int, Row | None] = {}
         self._made: dict[int, Row] = {}
         self._sent: list[int] = []
@@ -49,13 +53,6 @@ class Batch:
     def rows_named(self) -> list[int]:
         """The places of all writes that are not about a log's lines."""
         return [at for at, write in enumerate(self.writes) if not isinstance(write, Add)]
-
-    @property
-    def unseen(self) -> list[int]:
-        """The places of rows that have to be looked at before, since their writer did not say what it saw."""
-        return [
-            at for at, write in enumerate(self.writes) if isinstance(write, Save) and isinstance(write.seen, Anything)
-        ]
 
     def look(self, at: int, row: Row | None) -> bool:
         """Take in what is there now, for a row of `unseen` or one that should be absent. Whether that is news."""
@@ -98,7 +95,7 @@ class Batch:
     def rows(self, numbers: Sequence[int]) -> tuple[Row, ...]:
         """The rows of the saves once the store has answered `numbers` to the last `steps`."""
         found = zip(self._sent, numbers, strict=True)
-        return tuple(_with_version(self._made[at], number) for at, number in found if self._kept[at])
+        return tuple([_with_version(self._made[at], number) for at, number in found if self._kept[at]])
 
     # After an answer that did not come, or a conflict that may be one with this very commit
 
@@ -127,14 +124,14 @@ class Batch:
 
 
 def _checked(write: Write) -> Write:
-    if isinstance(write, Add):
+    if isinstance(write, Save):
+        require_json(write.state, write.kind, write.id)
+    elif isinstance(write, Add):
         if type(write.first) is not int or write.first < 1:
             raise ValueError(f"entries of a log are numbered from 1 on, not {write.first!r}")
         for line in write.lines:
             if type(line) is not bytes:
                 raise TypeError(f"a line of a log must be bytes, not {type(line).__name__}")
-    elif isinstance(write, Save):
-        require_json(write.state, f"the state of {told(write.kind, write.id)}")
     elif not isinstance(write, Remove):
         raise TypeError(f"a commit holds Save, Add and Remove, not {type(write).__name__}")
     return write

@@ -8,7 +8,6 @@ value, which every store keeps as it is, so that one who encodes pays once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -22,8 +21,7 @@ GONE = b"null"
 """The state of a tombstone: the record was removed, its key and seq remain."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """A record that was read or written. `state`: JSON text; `seq`: rises by one with each write; `ts` in ms; `fence`
     and `commit`: of the write that made it; `version`: the store's own, for compare-and-set; `unknown`: fields of the
     envelope that a newer release added, which stay."""
@@ -36,7 +34,7 @@ class Row:
     fence: int = 0
     commit: str = ""
     version: int = 0
-    unknown: Mapping[str, msgspec.Raw] | None = field(default=None, repr=False)
+    unknown: Mapping[str, msgspec.Raw] | None = None
 
     @property
     def gone(self) -> bool:
@@ -98,14 +96,14 @@ def decode(value: Any, version: int, kind: str, id: str) -> Row:
     return Row(kind, id, made.seq, bytes(made.state), made.ts, made.fence, made.commit, version, unknown)
 
 
-def require_json(state: object, what: str) -> None:
-    """ValueError for what would leave a row that nobody can read. The text is passed over, not decoded."""
+def require_json(state: object, kind: str, id: str) -> None:
+    """ValueError for a state that would leave a row which nobody can read. The text is passed over, not decoded."""
     if type(state) is not bytes:
-        raise TypeError(f"{what} must be bytes of JSON, not {type(state).__name__}")
+        raise TypeError(f"the state of {told(kind, id)} must be bytes of JSON, not {type(state).__name__}")
     try:
         _raw_decoder.decode(state)
     except msgspec.DecodeError as error:
-        raise ValueError(f"{what} is no JSON: {error}") from None
+        raise ValueError(f"the state of {told(kind, id)} is no JSON: {error}") from None
 
 
 def told(kind: str, id: str) -> str:

@@ -61,7 +61,11 @@ class Keys:
 
     def key(self, kind: str, id: str) -> str:
         """The key of a record."""
-        return self.start(kind) + escape(check_id(id))
+        start = self._starts.get(kind) or self.start(kind)
+        # Nearly every id: printable, so free of what is escaped, and a character is a byte.
+        if type(id) is str and id.isascii() and id.isprintable() and 0 < len(id) <= MAX_ID:
+            return start + id
+        return start + escape(check_id(id))
 
     def start(self, kind: str, prefix: str = "") -> str:
         """What the keys of all ids of this kind begin with that begin with `prefix`."""

@@ -21,14 +21,18 @@ REFUSALS = (Conflict, Fenced, TooLarge, Corrupt)
 
 async def once(call: Callable[[], Awaitable[T]], retry: Retry) -> T:
     """`call()`, or TimeoutError once it took too long; then it may yet be carried out."""
-    limit = asyncio.timeout(retry.timeout)
+    watch = retry.watch
+    if watch is None:
+        return await call()
+    watched = watch.begin()
     try:
-        async with limit:
-            return await call()
-    except TimeoutError as error:
-        if limit.expired():
-            raise TimeoutError(f"the store gave no answer within {retry.timeout:g} s (store.timeout)") from error
+        return await call()
+    except asyncio.CancelledError as error:
+        if watch.was_late(watched):
+            raise TimeoutError(f"the store gave no answer within {watch.timeout:g} s (store.timeout)") from error
         raise
+    finally:
+        watch.end(watched)
 
 
 async def patiently(operation: str, call: Callable[[], Awaitable[T]], retry: Retry) -> T:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from agentkit.core.contracts.errors import StoreError
 
 from .envelope import Row
+from .watch import Watch
 
 
 class Anything:
@@ -27,8 +30,7 @@ ANY: Final = Anything()
 writes. A row that cannot be read is not written over, even so."""
 
 
-@dataclass(frozen=True, slots=True)
-class Save:
+class Save(msgspec.Struct, frozen=True):
     """Write a row. `state`: JSON text, `null` for a tombstone; it is not looked into. `seen`: the row that this one
     follows; None: there must be none, or a tombstone."""
 
@@ -38,8 +40,7 @@ class Save:
     seen: Row | Anything | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Add:
+class Add(msgspec.Struct, frozen=True):
     """Add lines to the end of a log. `first`: the number of the first one, from 1 on, one more than the log has."""
 
     kind: str
@@ -48,8 +49,7 @@ class Add:
     lines: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Remove:
+class Remove(msgspec.Struct, frozen=True):
     """Take away a row, or with ANY a log."""
 
     kind: str
@@ -106,3 +106,7 @@ class Retry:
     timeout: float | None = 10.0
     sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep
     on_trouble: Callable[[Trouble], None] | None = None
+    watch: Watch | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "watch", None if self.timeout is None else Watch(self.timeout))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from agentkit.core.contracts import codec
@@ -100,23 +99,20 @@ def unpack(body: Body, key: str, position: int | None = None) -> Any:
         ) from error
 
 
-@dataclass(frozen=True)
-class PutStep:
+class PutStep(NamedTuple):
     key: str
     body: Body
     deadline: float | None = None
     expected: int | None = None
 
 
-@dataclass(frozen=True)
-class AppendStep:
+class AppendStep(NamedTuple):
     key: str
     bodies: tuple[Body, ...]
     at: int | None = None
 
 
-@dataclass(frozen=True)
-class DeleteStep:
+class DeleteStep(NamedTuple):
     key: str
     expected: int | None = None
 
@@ -126,7 +122,7 @@ Step: TypeAlias = PutStep | AppendStep | DeleteStep
 
 def prepare(batch: object, now: float, max_value: int | None) -> list[Step]:
     """A batch with its values in stored form. Whatever can be refused without looking at the store is refused here."""
-    if isinstance(batch, (str, bytes)) or not isinstance(batch, Iterable):
+    if not isinstance(batch, list) and (isinstance(batch, (str, bytes)) or not isinstance(batch, Iterable)):
         raise TypeError(f"a batch must be a sequence of Put, Append and Delete, not {type(batch).__name__}")
     steps: list[Step] = []
     for entry in batch:

@@ -41,7 +41,7 @@ class SingleKeyCalls:
         """The stored form and version of a value; StoreError where a log is."""
 
     @abstractmethod
-    async def _write(self, steps: list[Step], now: float, fence: Lease | None) -> tuple[int, ...]:
+    def _write(self, steps: list[Step], now: float, fence: Lease | None) -> Awaitable[tuple[int, ...]]:
         """Carries out what `decide` makes of the steps, all or none, unless the fence is outdated (Fenced)."""
 
     @abstractmethod

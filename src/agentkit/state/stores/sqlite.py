@@ -7,7 +7,7 @@ import os
 import sqlite3
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ from .rules import (
     unpack,
 )
 from .single import SingleKeyCalls
+from .sqlite_books import Books
 from .sqlite_engine import SQLiteEngine
 from .sqlite_file import Snapshot
 from .sqlite_index import Index
@@ -140,14 +141,14 @@ class SQLiteStore(SingleKeyCalls):
 
         An exclusive store frees the leases of its predecessor when it is opened: whoever held them is gone.
         """
-        seconds, now = check_claim(name, owner, ttl), self._clock()
+        seconds, now, books = check_claim(name, owner, ttl), self._clock(), self._engine.books
 
         def grant(db: sqlite3.Connection, index: Index) -> Lease | None:
-            if not is_free(_claim_of(db, name), owner, now):
+            if not is_free(books.claim(db, name), owner, now):
                 return None
-            fence = _counter(db, "version") + 1
-            db.execute(sql.SET_COUNTER, (fence, "version"))
-            db.execute(sql.SET_CLAIM, (name, owner, fence, now + seconds))
+            fence = books.version(db) + 1
+            books.give_out(fence)
+            books.set_claim(db, name, Claim(owner, fence, now + seconds))
             return Lease(name, owner, fence, seconds)
 
         return await self._engine.write(grant)
@@ -162,11 +163,12 @@ class SQLiteStore(SingleKeyCalls):
 
     async def _settle_claim(self, lease: Lease, claim: Claim) -> bool:
         check_lease(lease)
+        books = self._engine.books
 
         def settle(db: sqlite3.Connection, index: Index) -> bool:
-            if not is_current(_claim_of(db, lease.name), lease):
+            if not is_current(books.claim(db, lease.name), lease):
                 return False
-            db.execute(sql.SET_CLAIM, (lease.name, *claim))
+            books.set_claim(db, lease.name, claim)
             return True
 
         return await self._engine.write(settle)
@@ -209,22 +211,15 @@ class SQLiteStore(SingleKeyCalls):
 
         return await self._engine.read(read)
 
-    async def _write(self, steps: builtins.list[Step], now: float, fence: Lease | None) -> tuple[int, ...]:
+    def _write(self, steps: builtins.list[Step], now: float, fence: Lease | None) -> Awaitable[tuple[int, ...]]:
+        books = self._engine.books
+
         def write(db: sqlite3.Connection, index: Index) -> tuple[int, ...]:
             if fence is not None:
-                require_current(_claim_of(db, fence.name), fence)
-            return _carry_out(db, index, steps, now)
+                require_current(books.claim(db, fence.name), fence)
+            return _carry_out(db, index, books, steps, now)
 
-        return await self._engine.write(write)
-
-
-def _counter(db: sqlite3.Connection, name: str) -> int:
-    return int(db.execute(sql.COUNTER, (name,)).fetchone()[0])
-
-
-def _claim_of(db: sqlite3.Connection, name: str) -> Claim | None:
-    row = db.execute(sql.CLAIM, (name,)).fetchone()
-    return None if row is None else Claim(*row)
+        return self._engine.write(write)
 
 
 def _log_of(db: sqlite3.Connection, key: str, now: float) -> int | None:
@@ -238,30 +233,19 @@ def _log_of(db: sqlite3.Connection, key: str, now: float) -> int | None:
     return None if log is None else int(log)
 
 
-def _carry_out(db: sqlite3.Connection, index: Index, steps: list[Step], now: float) -> tuple[int, ...]:
+def _carry_out(db: sqlite3.Connection, index: Index, books: Books, steps: list[Step], now: float) -> tuple[int, ...]:
     """Runs in a transaction. All refusals come before the first write."""
-    logs: dict[str, int] = {}
-
-    def look(key: str) -> Held:
-        row = db.execute(sql.HOLD, (key,)).fetchone()
-        if row is None:
-            return NOTHING
-        version, log, deadline = row
-        if log is None:
-            return NOTHING if is_over(deadline, now) else Held(version)
-        logs[key] = log
-        base = log << sql.POSITION_BITS
-        last = db.execute(sql.LAST_ITEM, (base, base | sql.MAX_POSITION)).fetchone()
-        return NOTHING if last is None else Held(length=last[0] - base + 1)
-
-    before = _counter(db, "version")
-    effects, version = decide(steps, look, before, now)
+    held, logs = _held(db, [step.key for step in steps], now)
+    effects, version = decide(steps, lambda key: held.get(key, NOTHING), books.version(db), now)
     for step, number in effects:
         if isinstance(step, AppendStep) and number + len(step.bodies) > sql.MAX_POSITION:
             raise TooLarge(f"{step.key!r} has {number} items and takes up to {sql.MAX_POSITION}")
+    books.give_out(version)
+    books.called(now)
+    puts: list[tuple[Any, ...]] = []
     for step, number in effects:
         if isinstance(step, PutStep):
-            db.execute(sql.PUT, (step.key, number, step.deadline, step.body))
+            puts.append((step.key, number, step.deadline, step.body))
         elif isinstance(step, AppendStep):
             if step.bodies:
                 if step.key not in logs:
@@ -270,19 +254,38 @@ def _carry_out(db: sqlite3.Connection, index: Index, steps: list[Step], now: flo
                 db.executemany(sql.ADD_ITEM, enumerate(step.bodies, first))
                 index.add(db, first, step.bodies)
         elif number:
+            if puts:  # one of them may be of this very key
+                db.executemany(sql.PUT, puts)
+                puts = []
             if (log := logs.pop(step.key, None)) is not None:
                 items = log << sql.POSITION_BITS, log << sql.POSITION_BITS | sql.MAX_POSITION
                 index.remove(db, *items)
                 db.execute(sql.REMOVE_ITEMS, items)
             db.execute(sql.REMOVE_ENTRY, (step.key,))
-    if version != before:
-        db.execute(sql.SET_COUNTER, (version, "version"))
-    db.execute(sql.SWEEP, (now,))
-    return tuple(effect.number for effect in effects)
+    if puts:
+        db.executemany(sql.PUT, puts)
+    return tuple([effect.number for effect in effects])
+
+
+def _held(db: sqlite3.Connection, keys: list[str], now: float) -> tuple[dict[str, Held], dict[str, int]]:
+    """What the keys hold, those that hold something, and the numbers of those that are logs."""
+    held: dict[str, Held] = {}
+    logs: dict[str, int] = {}
+    for at in range(0, len(keys), sql.HOLD_AT_ONCE):
+        asked = keys[at : at + sql.HOLD_AT_ONCE]
+        for key, version, log, deadline, last in db.execute(sql.HOLD_ALL % ",".join("?" * len(asked)), asked):
+            if log is None:
+                if not is_over(deadline, now):
+                    held[key] = Held(version)
+            else:
+                logs[key] = log
+                if last is not None:
+                    held[key] = Held(length=last - (log << sql.POSITION_BITS) + 1)
+    return held, logs
 
 
 def _open_log(db: sqlite3.Connection, key: str) -> int:
-    log = _counter(db, "log") + 1
+    log = int(db.execute(sql.COUNTER, ("log",)).fetchone()[0]) + 1
     db.execute(sql.SET_COUNTER, (log, "log"))
     db.execute(sql.OPEN_LOG, (key, log))
     return log

@@ -10,7 +10,7 @@ import atexit
 import os
 import sqlite3
 import weakref
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ from agentkit.core.contracts.errors import StoreError
 
 from . import sqlite_schema as sql
 from .lockfile import LockFile
+from .sqlite_books import Books
 from .sqlite_file import Transaction, as_store_error, open_for_reading, open_for_writing, patiently
 from .sqlite_index import Index
 from .sqlite_thread import ConnectionThread
@@ -37,7 +38,7 @@ class SQLiteEngine:
     def _set_up(self) -> None:
         self._pid = os.getpid()
         self._lock: LockFile | None = None
-        self._index = Index()
+        self._index, self.books = Index(), Books()
         # The writer serves everything where only one connection may be busy at a time.
         self._writer = self._thread(
             "writer", self._open_writer, grouped=self._exclusive, closing=self._close_readers, closed=self._unlock
@@ -65,11 +66,12 @@ class SQLiteEngine:
             closed=closed,
         )
 
-    async def write(self, work: Callable[[sqlite3.Connection, Index], T]) -> T:
+    def write(self, work: Callable[[sqlite3.Connection, Index], T]) -> Awaitable[T]:
+        """Called, not only awaited, by who waits for it: the order of calls is that of the writes."""
         self._check_process()
         if self._read_only:
             raise StoreError(f"{self.path} was opened to be read only")
-        return await self._writer.call(lambda db: work(db, self._index), writes=True)
+        return self._writer.call(lambda db: work(db, self._index), writes=True)
 
     async def read(self, work: Callable[[sqlite3.Connection, Index], T]) -> T:
         return await self._on(lambda: self._reader, work)
@@ -133,7 +135,9 @@ class SQLiteEngine:
         return db
 
     def _transaction(self, db: sqlite3.Connection) -> Transaction:
-        return Transaction(db) if self._exclusive else Transaction(db, self._timeout, self._lock)
+        if self._exclusive:
+            return Transaction(db, books=self.books)
+        return Transaction(db, self._timeout, self._lock, books=self.books)
 
     def _open_reader(self) -> sqlite3.Connection:
         return open_for_reading(self.path, timeout=self._timeout)

@@ -19,6 +19,7 @@ from agentkit.core.contracts.errors import Corrupt, StoreError, TooLarge
 
 from . import sqlite_schema as sql
 from .lockfile import LockFile
+from .sqlite_books import Books
 
 T = TypeVar("T")
 
@@ -181,10 +182,13 @@ def _pause() -> None:
 
 class Transaction:
     """A transaction that writes: all or nothing, the lock taken at its start so that it never has to be given up.
-    `patience`: seconds to wait for other processes, with which this one takes turns by their `lock`."""
+    `patience`: seconds to wait for other processes, with which this one takes turns by their `lock`; `books`: what is
+    still to be written at its end."""
 
-    def __init__(self, db: sqlite3.Connection, patience: float = 0, lock: LockFile | None = None) -> None:
-        self._db, self._patience, self._lock = db, patience, lock
+    def __init__(
+        self, db: sqlite3.Connection, patience: float = 0, lock: LockFile | None = None, books: Books | None = None
+    ) -> None:
+        self._db, self._patience, self._lock, self._books = db, patience, lock, books
 
     def __enter__(self) -> None:
         if self._lock is None:
@@ -201,8 +205,12 @@ class Transaction:
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         try:
             if kind is None:
+                if self._books is not None:
+                    self._books.close(self._db)
                 patiently(lambda: self._db.execute("COMMIT"), self._patience)
         finally:
+            if self._books is not None:
+                self._books.forget()
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
 

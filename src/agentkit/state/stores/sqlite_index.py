@@ -86,9 +86,9 @@ class Index:
 
 
 def _index(db: sqlite3.Connection, items: Iterator[tuple[int, Body]] | Sequence[tuple[int, Body]]) -> None:
-    for item, body in items:
-        if text := fold(searchable(body)):
-            db.execute(sql.INDEX_ITEM, (item, text))
+    texts = [(item, text) for item, body in items if (text := fold(searchable(body)))]
+    if texts:
+        db.executemany(sql.INDEX_ITEM, texts)
 
 
 def _can_search(db: sqlite3.Connection) -> bool:

@@ -38,7 +38,14 @@ VERSION = len(MIGRATIONS)
 
 READ = "SELECT version, log, deadline, body FROM entry WHERE key = ?"
 HOLD = "SELECT version, log, deadline FROM entry WHERE key = ?"
-LAST_ITEM = "SELECT id FROM item WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1"
+HOLD_ALL = f"""
+SELECT key, version, log, deadline, CASE WHEN log IS NOT NULL THEN (
+    SELECT id FROM item WHERE id BETWEEN log << {POSITION_BITS} AND log << {POSITION_BITS} | {MAX_POSITION}
+    ORDER BY id DESC LIMIT 1) END
+FROM entry WHERE key IN (%s)
+"""
+HOLD_AT_ONCE = 64
+"""Keys that are looked up in one query."""
 ITEMS = "SELECT id, body FROM item WHERE id BETWEEN ? AND ? ORDER BY id"
 ITEMS_NEWEST_FIRST = "SELECT id, body FROM item WHERE id BETWEEN ? AND ? ORDER BY id DESC"
 KEYS = """
@@ -54,7 +61,7 @@ OPEN_LOG = "INSERT OR REPLACE INTO entry (key, version, log) VALUES (?, 0, ?)"
 ADD_ITEM = "INSERT INTO item (id, body) VALUES (?, ?)"
 REMOVE_ENTRY = "DELETE FROM entry WHERE key = ?"
 REMOVE_ITEMS = "DELETE FROM item WHERE id BETWEEN ? AND ?"
-SWEEP = "DELETE FROM entry WHERE key IN (SELECT key FROM entry WHERE deadline <= ? LIMIT 32)"
+SWEEP = "DELETE FROM entry WHERE key IN (SELECT key FROM entry WHERE deadline <= ? LIMIT ?)"
 
 COUNTER = "SELECT value FROM counter WHERE name = ?"
 SET_COUNTER = "UPDATE counter SET value = ? WHERE name = ?"

@@ -30,6 +30,8 @@ MAX_GROUP = 256
 class _Call:
     """One call on its way. `writes`: it belongs into a transaction."""
 
+    __slots__ = ("error", "future", "loop", "result", "work", "writes")
+
     def __init__(self, work: Callable[[sqlite3.Connection], Any], writes: bool) -> None:
         self.work, self.writes = work, writes
         self.loop = asyncio.get_running_loop()
@@ -71,7 +73,7 @@ class ConnectionThread:
         self.connection: sqlite3.Connection | None = None
         """Owned by the thread; kept here so that nothing closes it in a forked child."""
 
-    async def call(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = False) -> T:
+    def call(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = False) -> asyncio.Future[T]:
         """`work(connection)`, run in the thread. A StoreError must be raised before `work` has written anything."""
         call = _Call(work, writes)
         with self._guard:
@@ -81,8 +83,7 @@ class ConnectionThread:
                 self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
                 self._thread.start()
             self._queue.put(call)
-        result: T = await call.future
-        return result
+        return call.future
 
     def stop(self) -> None:
         """Takes no more calls; those that wait are still served. Does not wait for that."""
