@@ -502,7 +502,7 @@ async def test_waiting_writes_share_a_transaction(path: Path, statements: list[s
         positions = await asyncio.gather(*[store.append(f"log {n % 10}", n) for n in range(200)])
         assert sorted(positions) == sorted(list(range(20)) * 10)
         assert count(statements, "COMMIT") <= 10
-        assert count(statements, "INSERT INTO item (") == 200
+        assert 0 < count(statements, "INSERT INTO item (") <= 20
 
 
 async def test_shared_writes_are_transactions_of_their_own(path: Path, statements: list[str]) -> None:

@@ -12,18 +12,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from agentkit.core.contracts.errors import TooLarge
 from agentkit.core.contracts.ports import Clock, Hit, Lease, StoreCapabilities
 
 from . import sqlite_schema as sql
 from .find import Query, searchable
 from .rules import (
-    NOTHING,
-    AppendStep,
     Body,
     Claim,
     Held,
-    PutStep,
     Step,
     check_claim,
     check_count,
@@ -32,20 +28,18 @@ from .rules import (
     check_page,
     check_seconds,
     check_text,
-    decide,
     is_current,
     is_free,
     is_over,
-    require_current,
     require_log,
     require_value,
     unpack,
 )
 from .single import SingleKeyCalls
-from .sqlite_books import Books
 from .sqlite_engine import SQLiteEngine
 from .sqlite_file import Snapshot
 from .sqlite_index import Index
+from .sqlite_writes import Write
 
 MAX_VALUE = 500_000_000
 """Bytes; SQLite as it is usually built takes rows up to 1,000,000,000."""
@@ -212,14 +206,7 @@ class SQLiteStore(SingleKeyCalls):
         return await self._engine.read(read)
 
     def _write(self, steps: builtins.list[Step], now: float, fence: Lease | None) -> Awaitable[tuple[int, ...]]:
-        books = self._engine.books
-
-        def write(db: sqlite3.Connection, index: Index) -> tuple[int, ...]:
-            if fence is not None:
-                require_current(books.claim(db, fence.name), fence)
-            return _carry_out(db, index, books, steps, now)
-
-        return self._engine.write(write)
+        return self._engine.carry_out(Write(steps, now, fence))
 
 
 def _log_of(db: sqlite3.Connection, key: str, now: float) -> int | None:
@@ -231,64 +218,6 @@ def _log_of(db: sqlite3.Connection, key: str, now: float) -> int | None:
     if log is None and not is_over(deadline, now):
         require_log(key, Held(version))
     return None if log is None else int(log)
-
-
-def _carry_out(db: sqlite3.Connection, index: Index, books: Books, steps: list[Step], now: float) -> tuple[int, ...]:
-    """Runs in a transaction. All refusals come before the first write."""
-    held, logs = _held(db, [step.key for step in steps], now)
-    effects, version = decide(steps, lambda key: held.get(key, NOTHING), books.version(db), now)
-    for step, number in effects:
-        if isinstance(step, AppendStep) and number + len(step.bodies) > sql.MAX_POSITION:
-            raise TooLarge(f"{step.key!r} has {number} items and takes up to {sql.MAX_POSITION}")
-    books.give_out(version)
-    books.called(now)
-    puts: list[tuple[Any, ...]] = []
-    for step, number in effects:
-        if isinstance(step, PutStep):
-            puts.append((step.key, number, step.deadline, step.body))
-        elif isinstance(step, AppendStep):
-            if step.bodies:
-                if step.key not in logs:
-                    logs[step.key] = _open_log(db, step.key)
-                first = logs[step.key] << sql.POSITION_BITS | number
-                db.executemany(sql.ADD_ITEM, enumerate(step.bodies, first))
-                index.add(db, first, step.bodies)
-        elif number:
-            if puts:  # one of them may be of this very key
-                db.executemany(sql.PUT, puts)
-                puts = []
-            if (log := logs.pop(step.key, None)) is not None:
-                items = log << sql.POSITION_BITS, log << sql.POSITION_BITS | sql.MAX_POSITION
-                index.remove(db, *items)
-                db.execute(sql.REMOVE_ITEMS, items)
-            db.execute(sql.REMOVE_ENTRY, (step.key,))
-    if puts:
-        db.executemany(sql.PUT, puts)
-    return tuple([effect.number for effect in effects])
-
-
-def _held(db: sqlite3.Connection, keys: list[str], now: float) -> tuple[dict[str, Held], dict[str, int]]:
-    """What the keys hold, those that hold something, and the numbers of those that are logs."""
-    held: dict[str, Held] = {}
-    logs: dict[str, int] = {}
-    for at in range(0, len(keys), sql.HOLD_AT_ONCE):
-        asked = keys[at : at + sql.HOLD_AT_ONCE]
-        for key, version, log, deadline, last in db.execute(sql.HOLD_ALL % ",".join("?" * len(asked)), asked):
-            if log is None:
-                if not is_over(deadline, now):
-                    held[key] = Held(version)
-            else:
-                logs[key] = log
-                if last is not None:
-                    held[key] = Held(length=last - (log << sql.POSITION_BITS) + 1)
-    return held, logs
-
-
-def _open_log(db: sqlite3.Connection, key: str) -> int:
-    log = int(db.execute(sql.COUNTER, ("log",)).fetchone()[0]) + 1
-    db.execute(sql.SET_COUNTER, (log, "log"))
-    db.execute(sql.OPEN_LOG, (key, log))
-    return log
 
 
 def _behind(prefix: str) -> str:

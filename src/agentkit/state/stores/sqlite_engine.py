@@ -10,9 +10,9 @@ import atexit
 import os
 import sqlite3
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from agentkit.core.contracts.errors import StoreError
 
@@ -22,6 +22,7 @@ from .sqlite_books import Books
 from .sqlite_file import Transaction, as_store_error, open_for_reading, open_for_writing, patiently
 from .sqlite_index import Index
 from .sqlite_thread import ConnectionThread
+from .sqlite_writes import Write, carry_out
 
 T = TypeVar("T")
 
@@ -61,6 +62,7 @@ class SQLiteEngine:
             told=lambda error: as_store_error(error, self.path),
             grouped=grouped,
             transaction=self._transaction,
+            together=self._carry_out,
             patience=self._timeout,
             closing=closing,
             closed=closed,
@@ -72,6 +74,16 @@ class SQLiteEngine:
         if self._read_only:
             raise StoreError(f"{self.path} was opened to be read only")
         return self._writer.call(lambda db: work(db, self._index), writes=True)
+
+    def carry_out(self, write: Write) -> Awaitable[tuple[int, ...]]:
+        """The numbers of a write, which shares its transaction and its statements with those that wait beside it."""
+        self._check_process()
+        if self._read_only:
+            raise StoreError(f"{self.path} was opened to be read only")
+        return self._writer.carry_out(write)
+
+    def _carry_out(self, db: sqlite3.Connection, writes: Sequence[Any]) -> Sequence[Any]:
+        return carry_out(db, self._index, self.books, writes)
 
     async def read(self, work: Callable[[sqlite3.Connection, Index], T]) -> T:
         return await self._on(lambda: self._reader, work)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import sqlite3
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 
 from . import sqlite_schema as sql
 from .find import REVISION, fold, searchable
@@ -51,12 +51,12 @@ class Index:
                 db.execute(sql.FORGET_UNINDEXED, (rows[0][0], rows[-1][0]))
         self.is_kept = self.is_current = True
 
-    def add(self, db: sqlite3.Connection, first: int, bodies: Sequence[Body]) -> None:
-        """Takes in new items, numbered from `first`."""
+    def add(self, db: sqlite3.Connection, items: Sequence[tuple[int, Body]]) -> None:
+        """Takes in new items, each with its number."""
         if self.is_kept:
-            _index(db, enumerate(bodies, first))
+            _index(db, items)
         elif self.is_current:
-            db.executemany(sql.NOTE_UNINDEXED, [(first + at,) for at in range(len(bodies))])
+            db.executemany(sql.NOTE_UNINDEXED, [(item,) for item, _ in items])
 
     def remove(self, db: sqlite3.Connection, first: int, last: int) -> None:
         """Takes out the items in this range of numbers; before they are deleted, since it reads them."""
@@ -85,10 +85,10 @@ class Index:
                 cursor.close()
 
 
-def _index(db: sqlite3.Connection, items: Iterator[tuple[int, Body]] | Sequence[tuple[int, Body]]) -> None:
+def _index(db: sqlite3.Connection, items: Sequence[tuple[int, Body]]) -> None:
     texts = [(item, text) for item, body in items if (text := fold(searchable(body)))]
-    if texts:
-        db.executemany(sql.INDEX_ITEM, texts)
+    for rows in sql.portions(texts):
+        db.execute(sql.indexing(len(rows)), [value for row in rows for value in row])
 
 
 def _can_search(db: sqlite3.Connection) -> bool:

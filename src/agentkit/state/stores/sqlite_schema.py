@@ -9,7 +9,9 @@ without touching any other row.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import TypeVar
 
 APPLICATION_ID = 0x41474B54
 """In the file's header: tells a store from any other SQLite database."""
@@ -38,13 +40,7 @@ VERSION = len(MIGRATIONS)
 
 READ = "SELECT version, log, deadline, body FROM entry WHERE key = ?"
 HOLD = "SELECT version, log, deadline FROM entry WHERE key = ?"
-HOLD_ALL = f"""
-SELECT key, version, log, deadline, CASE WHEN log IS NOT NULL THEN (
-    SELECT id FROM item WHERE id BETWEEN log << {POSITION_BITS} AND log << {POSITION_BITS} | {MAX_POSITION}
-    ORDER BY id DESC LIMIT 1) END
-FROM entry WHERE key IN (%s)
-"""
-HOLD_AT_ONCE = 64
+LOOK_AT_ONCE = 128
 """Keys that are looked up in one query."""
 ITEMS = "SELECT id, body FROM item WHERE id BETWEEN ? AND ? ORDER BY id"
 ITEMS_NEWEST_FIRST = "SELECT id, body FROM item WHERE id BETWEEN ? AND ? ORDER BY id DESC"
@@ -52,14 +48,7 @@ KEYS = """
 SELECT key FROM entry WHERE key >= :first AND key < :end AND (deadline IS NULL OR deadline > :now)
 ORDER BY key LIMIT :limit
 """
-PUT = """
-INSERT INTO entry (key, version, log, deadline, body) VALUES (?, ?, NULL, ?, ?)
-ON CONFLICT (key) DO UPDATE SET version = excluded.version, log = NULL, deadline = excluded.deadline,
-    body = excluded.body
-"""
 OPEN_LOG = "INSERT OR REPLACE INTO entry (key, version, log) VALUES (?, 0, ?)"
-ADD_ITEM = "INSERT INTO item (id, body) VALUES (?, ?)"
-REMOVE_ENTRY = "DELETE FROM entry WHERE key = ?"
 REMOVE_ITEMS = "DELETE FROM item WHERE id BETWEEN ? AND ?"
 SWEEP = "DELETE FROM entry WHERE key IN (SELECT key FROM entry WHERE deadline <= ? LIMIT ?)"
 
@@ -78,7 +67,6 @@ CREATE VIRTUAL TABLE item_text USING fts5 (
 """
 DROP_INDEX = "DROP TABLE IF EXISTS item_text"
 HAS_INDEX = "SELECT 1 FROM sqlite_master WHERE name = 'item_text'"
-INDEX_ITEM = "INSERT INTO item_text (rowid, text) VALUES (?, ?)"
 UNINDEX_ITEM = "INSERT INTO item_text (item_text, rowid, text) VALUES ('delete', ?, ?)"
 FIND_ITEMS = """
 SELECT item.id, item.body FROM item_text CROSS JOIN item ON item.id = item_text.rowid
@@ -95,3 +83,65 @@ WHERE unindexed.id BETWEEN ? AND ? ORDER BY unindexed.id DESC
 FIRST_UNINDEXED = """
 SELECT item.id, item.body FROM unindexed CROSS JOIN item ON item.id = unindexed.id ORDER BY unindexed.id LIMIT 500
 """
+
+
+# Statements about several rows. Numbers of rows are powers of two, so that there are few of them and SQLite's module
+# keeps them prepared.
+
+ROWS_AT_ONCE = 64
+"""Rows of one statement: with four values each within the 999 that every SQLite takes."""
+
+R = TypeVar("R")
+
+
+def portions(rows: Sequence[R]) -> Iterator[Sequence[R]]:
+    """The rows in portions whose sizes are powers of two, the largest first."""
+    at = 0
+    while at < len(rows):
+        size = min(1 << (len(rows) - at).bit_length() - 1, ROWS_AT_ONCE)
+        yield rows[at : at + size]
+        at += size
+
+
+@cache
+def looking(count: int) -> str:
+    """What so many keys hold, those that hold something, as one text: words `place,version,log,last item,expires`. One
+    row, since each row of a result is a step of its own."""
+    asked = ", ".join(f"({at}, ?)" for at in range(count))
+    last = f"""
+        SELECT id FROM item WHERE id BETWEEN log << {POSITION_BITS} AND log << {POSITION_BITS} | {MAX_POSITION}
+        ORDER BY id DESC LIMIT 1"""
+    return f"""
+    WITH asked (place, key) AS (VALUES {asked})
+    SELECT group_concat(place || ',' || version || ',' || ifnull(log, '') || ','
+        || CASE WHEN log IS NULL THEN '' ELSE ifnull(({last}), '') END || ',' || (deadline IS NOT NULL), ' ')
+    FROM asked JOIN entry ON entry.key = asked.key
+    """
+
+
+@cache
+def putting(count: int) -> str:
+    return f"""
+    INSERT INTO entry (key, version, log, deadline, body) VALUES {_values("(?, ?, NULL, ?, ?)", count)}
+    ON CONFLICT (key) DO UPDATE SET version = excluded.version, log = NULL, deadline = excluded.deadline,
+        body = excluded.body
+    """
+
+
+@cache
+def adding(count: int) -> str:
+    return f"INSERT INTO item (id, body) VALUES {_values('(?, ?)', count)}"
+
+
+@cache
+def indexing(count: int) -> str:
+    return f"INSERT INTO item_text (rowid, text) VALUES {_values('(?, ?)', count)}"
+
+
+@cache
+def removing(count: int) -> str:
+    return f"DELETE FROM entry WHERE key IN ({_values('?', count)})"
+
+
+def _values(row: str, count: int) -> str:
+    return ", ".join([row] * count)

@@ -12,9 +12,10 @@ import copy
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import groupby
 from typing import Any, TypeVar
 
 from agentkit.core.contracts.errors import StoreError
@@ -28,11 +29,12 @@ MAX_GROUP = 256
 
 
 class _Call:
-    """One call on its way. `writes`: it belongs into a transaction."""
+    """One call on its way. `work` is what to call with the connection, or a value that `together` takes. `writes`: it
+    belongs into a transaction."""
 
     __slots__ = ("error", "future", "loop", "result", "work", "writes")
 
-    def __init__(self, work: Callable[[sqlite3.Connection], Any], writes: bool) -> None:
+    def __init__(self, work: Any, writes: bool) -> None:
         self.work, self.writes = work, writes
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
@@ -47,7 +49,9 @@ class _Call:
 class ConnectionThread:
     """`connect` opens the connection, in the thread, with the first call and again after it failed. `grouped`: writing
     calls that wait share a transaction. `closing` and `closed` run at the end, before and after the connection is
-    closed. `told` makes the error that a caller gets of one that was raised. `transaction` begins and ends what
+    closed. `told` makes the error that a caller gets of one that was raised. `together` does what is no function: it
+    gets the values of calls that follow each other, in a transaction, and returns a result or StoreError for each, a
+    StoreError meaning that nothing of it was written. `transaction` begins and ends what
     writes; `patience`: seconds that what reads waits for other processes."""
 
     def __init__(
@@ -58,12 +62,14 @@ class ConnectionThread:
         told: Callable[[Exception], Exception],
         grouped: bool = False,
         transaction: Callable[[sqlite3.Connection], AbstractContextManager[None]] = Transaction,
+        together: Callable[[sqlite3.Connection, Sequence[Any]], Sequence[Any]] = lambda db, values: (),
         patience: float = 0,
         closing: Callable[[], None] = lambda: None,
         closed: Callable[[], None] = lambda: None,
     ) -> None:
         self._name, self._connect, self._told = name, connect, told
         self._grouped, self._transaction, self._patience = grouped, transaction, patience
+        self._together = together
         self._closing, self._closed = closing, closed
         self._queue: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self._guard = threading.Lock()  # guards the three below
@@ -75,7 +81,13 @@ class ConnectionThread:
 
     def call(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = False) -> asyncio.Future[T]:
         """`work(connection)`, run in the thread. A StoreError must be raised before `work` has written anything."""
-        call = _Call(work, writes)
+        return self._post(_Call(work, writes))
+
+    def carry_out(self, value: object) -> asyncio.Future[Any]:
+        """What `together` makes of a value."""
+        return self._post(_Call(value, True))
+
+    def _post(self, call: _Call) -> asyncio.Future[Any]:
         with self._guard:
             if self._is_stopped:
                 raise StoreError("this store was closed")
@@ -144,11 +156,12 @@ class ConnectionThread:
         if self._grouped and len(calls) > 1:
             try:
                 with self._transaction(db):
-                    for call in calls:
-                        try:
-                            call.result = call.work(db)
-                        except StoreError as refusal:  # raised before anything was written: the others go on
-                            call.error = refusal
+                    for is_function, found in groupby(calls, lambda call: callable(call.work)):
+                        if is_function:
+                            for call in found:
+                                self._call(db, call)
+                        else:
+                            self._carry_out(db, list(found))
                 return
             except Exception:
                 # One of them met a full disk or a value it cannot take. Nothing was written: each tries for itself, so
@@ -157,13 +170,30 @@ class ConnectionThread:
                     call.result = call.error = None
         for call in calls:
             try:
-                if call.writes:
+                if not callable(call.work):
+                    with self._transaction(db):
+                        self._carry_out(db, [call])
+                elif call.writes:
                     with self._transaction(db):
                         call.result = call.work(db)
                 else:
                     call.result = patiently(partial(call.work, db), self._patience)
             except Exception as error:
                 call.error = error
+
+    def _call(self, db: sqlite3.Connection, call: _Call) -> None:
+        try:
+            call.result = call.work(db)
+        except StoreError as refusal:  # raised before anything was written: the others go on
+            call.error = refusal
+
+    def _carry_out(self, db: sqlite3.Connection, calls: Sequence[_Call]) -> None:
+        found = self._together(db, [call.work for call in calls])
+        for call, outcome in zip(calls, found, strict=True):
+            if isinstance(outcome, StoreError):
+                call.error = outcome
+            else:
+                call.result = outcome
 
     def _deliver(self, calls: list[_Call]) -> None:
         by_loop: dict[asyncio.AbstractEventLoop, list[_Call]] = {}
