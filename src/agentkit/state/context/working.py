@@ -196,15 +196,26 @@ class WorkingContext:
             return self._measure_with_tail(self.prefix.rendered)
         return await self.token_counter.estimate(self.assembled())
 
-    def count(self, calibration: Calibration | None = None) -> TokenCount:
+    def count(
+        self,
+        calibration: Calibration | None = None,
+        *,
+        tools: Iterable[ToolSchema | Mapping[str, Any]] | None = None,
+    ) -> TokenCount:
         """How large the next request is, from the last report that still holds and an estimate of what came after.
 
-        Without such a report the whole is estimated. Counters that need I/O are replaced by the formula here.
+        Without such a report the whole is estimated, with the schemas of `tools`. A report on other tools than these
+        holds no longer; None takes whatever they were. Counters that need I/O are replaced by the formula here.
         """
         calibration = calibration or Calibration()
+        schemas = None if tools is None else canonical_tools(tools)
         anchor = self._anchor
-        if anchor is None or not anchor.holds(version=self._version, prefix=self.prefix, messages=self.messages):
-            return unanchored(self._measure_with_tail(self.prefix.rendered), calibration)
+        holds = anchor is not None and anchor.holds(
+            version=self._version, prefix=self.prefix, messages=self.messages, tools=schemas
+        )
+        if anchor is None or not holds:
+            estimate = self._measure_with_tail(self.prefix.rendered) + self._measure_schemas(schemas or ())
+            return unanchored(estimate, calibration)
         appended = self._measure(self.messages[len(anchor.messages) :])
         return anchored(anchor, appended, calibration, exact=bool(getattr(self.token_counter, "exact", False)))
 
