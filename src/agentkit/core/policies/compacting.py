@@ -35,8 +35,14 @@ class Layout(Protocol):
 
 
 class Count(Protocol):
+    """How large the next request is, as `WorkingContext.count` gives it."""
+
     @property
     def tokens(self) -> int: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def factor(self) -> float: ...
 
 
 class Context(Protocol):
@@ -119,7 +125,7 @@ async def _compacted(call: ChatCall, context: Context, compactor: Compactor, at:
         call.ctx.emit("compaction.resting", messages=len(context.messages), tokens=count.tokens)
         return call
     tail, version = tuple(context.messages[:shown]), context.version
-    counter = _in_providers_tokens(context, call.request, count.tokens)
+    counter = _in_providers_tokens(context, call.request, count)
     call.ctx.emit("compaction.started", messages=shown, tokens=count.tokens)
     try:
         left = await compactor.compact(tail, call.ctx, counter=counter)
@@ -161,15 +167,15 @@ def _shown(request: ChatRequest, context: Context) -> int:
     return shown
 
 
-def _in_providers_tokens(context: Context, request: ChatRequest, tokens: int) -> TokenCounter:
-    """The context's counter, so scaled that the tail has what the count says is left for it beside the prefix."""
-    counter = context.token_counter
+def _in_providers_tokens(context: Context, request: ChatRequest, count: Count) -> TokenCounter:
+    """The context's counter, so scaled that the tail has what the count leaves for it beside prefix and tools."""
+    counter, factor = context.token_counter, count.factor
     in_tail = measure(context.messages, counter)
-    standing = measure([*context.prefix.as_messages(), *_as_message(request)], counter)
-    if not in_tail or tokens == in_tail + standing:
-        return counter
-    factor = min(max((tokens - standing) / in_tail, LOWEST_SCALE), HIGHEST_SCALE)
-    return Scaled(counter, factor)
+    if count.source == "provider" and in_tail:
+        standing = measure([*context.prefix.as_messages(), *_as_message(request)], counter)
+        factor = (count.tokens - standing) / in_tail
+    factor = min(max(factor, LOWEST_SCALE), HIGHEST_SCALE)
+    return counter if factor == 1 else Scaled(counter, factor)
 
 
 def _as_message(request: ChatRequest) -> list[Message]:
