@@ -29,11 +29,13 @@ from .media import data_uri, is_link
 class ChatForm:
     """How one kind of endpoint spells messages. `parts`: a text is always a list of parts, so that a cache mark adds
     a key to one of them and changes no other byte. `system`: the role of standing text, None for the message's own.
-    `thinking`: the field in which a turn's reasoning goes back, None: it does not. `names`: speakers are named."""
+    `thinking`: the field in which a turn's reasoning goes back, None: it does not. `details`: under which name
+    `Message.meta` holds `reasoning_details` that go back verbatim. `names`: speakers are named."""
 
     parts: bool = False
     system: str | None = None
     thinking: str | None = None
+    details: str | None = None
     names: bool = True
 
     @cached_property
@@ -85,6 +87,8 @@ def render_message(message: Message, form: ChatForm = PLAIN) -> dict[str, Any]:
     if message.role == "assistant":
         if form.thinking is not None and (thought := _thinking(message)):
             wire[form.thinking] = thought
+        if form.details is not None and isinstance(own := message.meta.get(form.details), Mapping):
+            wire.update({key: own[key] for key in ("reasoning_details",) if own.get(key)})
         if message.tool_calls:
             wire["tool_calls"] = [_call(call) for call in message.tool_calls]
     return wire

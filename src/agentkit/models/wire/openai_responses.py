@@ -69,8 +69,7 @@ def render_items(view: Sequence[Message], form: ItemForm = PLAIN) -> list[dict[s
 
 
 def odd_calls(message: Message) -> dict[str, str]:
-    """The kinds of calls in a message that are no plain function calls, by id: their results have kinds of their own.
-    Computed by the caller's leave once, since most messages have none."""
+    """The calls in a message that are no plain function calls, by id: their results are of kinds of their own."""
     return {
         call.id: kind
         for call in message.tool_calls
@@ -124,6 +123,23 @@ def marked_items(items: Sequence[dict[str, Any]], mark: Mapping[str, Any]) -> li
                 copy = {**item, field: [*parts[:place], marked, *parts[place + 1 :]]}
                 return [*items[:at], copy, *items[at + 1 :]]
     return None
+
+
+def unique_items(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The items, no id twice: of what comes again a native item is left out, any other goes without its id. A merge of
+    two forks can hold one answer twice, and the provider refuses that."""
+    found: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    for item in items:
+        own = item.get("id")
+        if isinstance(own, str):
+            if own in seen:
+                if item.get("role") != "assistant" and item.get("type") not in CALLS:
+                    continue
+                item = {key: value for key, value in item.items() if key != "id"}
+            seen.add(own)
+        found.append(item)
+    return found
 
 
 def _reply(message: Message, form: ItemForm) -> list[dict[str, Any]]:
