@@ -26,9 +26,13 @@ _MODES: Mapping[str, Mode] = {"flex": "flex", "priority": "priority", "batch": "
 
 @dataclass(frozen=True)
 class Answer:
-    """`finish`: why it ended, in the library's words (stop, tool_calls, length, content_filter, refusal, else the
-    provider's own); `reason`: as the provider said it. `model`: that answered, `asked`: that was asked. `usage`: what holds the figures, read by the wire `wire`.
-    `structured`: the request had a response format, so `parsed` is the text as JSON where it is some."""
+    """An answer, read.
+
+    `finish`: why it ended, in the library's words (stop, tool_calls, length, content_filter, refusal, else the
+    provider's own); `reason`: as the provider said it. `model`: that answered, `asked`: that was asked. `usage`: what
+    holds the figures, read by the wire `wire`. `about`: what else the provider said, for `meta`. `structured`: the
+    request had a response format, so `parsed` is the text as JSON where it is some.
+    """
 
     text: str
     calls: tuple[ToolCall, ...]
@@ -77,8 +81,8 @@ class Answer:
 
     @property
     def billed(self) -> Usage:
-        """The usage with its price by the catalogue, unless the provider named one: that of the model that answered, else
-        of the one that was asked, 0.0 where neither has one."""
+        """The usage with its price: the provider's own, else the catalogue's for the model that answered,
+        else for the one that was asked; 0.0 where there is none."""
         usage = self.reading.usage
         if usage.cost_usd:
             return usage

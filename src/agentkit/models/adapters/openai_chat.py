@@ -153,7 +153,7 @@ class OpenAIChatLLM:
         settings = without(settings_of(request, model), dialect.refuses)
         values = dict(settings.values)
         body: dict[str, Any] = {"messages": self._messages(request, view, model, rules)}
-        if tools := self._tools.of(request.tools):
+        if tools := [*self._tools.of(request.tools), *values.pop("tools", ())]:
             body["tools"] = tools
             if (choice := choice_of(request.tool_choice)) is not None:
                 body["tool_choice"] = _choice(choice)

@@ -128,7 +128,7 @@ class OpenAIResponsesLLM:
         values = dict(settings.values)
         stored = bool(values.pop("store", self.store))
         body: dict[str, Any] = {"input": self._items(request, view, rules, stored), "store": stored}
-        if tools := self._tools.of(request.tools):
+        if tools := [*self._tools.of(request.tools), *values.pop("tools", ())]:
             body["tools"] = tools
             if (choice := choice_of(request.tool_choice)) is not None:
                 body["tool_choice"] = _choice(choice)
