@@ -66,6 +66,7 @@ def test_a_view_tells_whether_a_transcript_continues_what_it_knows() -> None:
     view.messages(first)
     assert view.known == 3
     assert view.continues([*first, Message("user", "five")])
+    assert view.continues((*first, Message("user", "five")))
     assert view.continues(first[:3])
     assert not view.continues(first[:2])
     assert not view.continues([*first[:2], Message("user", "three"), first[3]])

@@ -59,7 +59,9 @@ class GrowingView:
         if not known:
             return True
         # Most that is no continuation differs here already.
-        return len(given) >= known and given[known - 1] is self._seen[-1] and same_objects(self._seen, given[:known])
+        if len(given) < known or given[known - 1] is not self._seen[-1]:
+            return False
+        return same_objects(self._seen, list(given[:known]))
 
     @property
     def known(self) -> int:
