@@ -135,7 +135,7 @@ def read_content(content: Iterable[Any]) -> tuple[str, tuple[ToolCall, ...], tup
             items.append({key: value for key, value in block.items() if value is not None})
         else:
             items.append(block)
-    message = Message("assistant", items)  # type: ignore[arg-type]
+    message = Message("assistant", items)
     return message.content, message.tool_calls, message.blocks
 
 
