@@ -121,3 +121,9 @@ def decoded(content: bytes, provider: str) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise PermanentError(f"{provider}: the answer is no JSON object; is the base URL that of the interface?")
     return found
+
+
+def request_id(response: Any) -> str | None:
+    """The provider's name for a request, from the headers of its answer."""
+    headers = getattr(response, "headers", None)
+    return headers.get("x-request-id") if isinstance(headers, Mapping) else None

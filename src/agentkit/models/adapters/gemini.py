@@ -39,6 +39,9 @@ from .failures import failure_from, provider_errors
 _TOP = frozenset({"safetySettings", "toolConfig", "cachedContent", "labels", "serviceTier", "store"})
 """Options that are fields of the request; any other is one of its `generationConfig`."""
 
+NO_FIELD = frozenset({"parallel_tool_calls", "logit_bias", "n", "verbosity", "betas"})
+"""Options of other interfaces that this one has no field for."""
+
 _IN_THE_CACHE = ("systemInstruction", "tools", "toolConfig")
 """What may not stand beside `cachedContent`, which holds it."""
 
@@ -130,7 +133,7 @@ class GeminiLLM:
         view = self._views.of(request)
         lead = leading_system(view.messages)
         no_levels = ("effort",) if model.rpartition("/")[2].startswith(("gemini-1", "gemini-2")) else ()
-        settings = without(settings_of(request, model), no_levels)
+        settings = without(settings_of(request, model), (*NO_FIELD, *no_levels))
         values = {_camel(key): value for key, value in settings.values.items() if key != "cache_key"}
         body: dict[str, Any] = {}
         if (system := wire.render_system(view.messages[:lead])) is not None:
@@ -146,6 +149,8 @@ class GeminiLLM:
             body = {key: value for key, value in body.items() if key not in _IN_THE_CACHE}
         form = form_of(request.response_format)
         generation = _thinking(values)
+        if (stop := generation.pop("stop", None)) is not None:
+            generation["stopSequences"] = [stop] if isinstance(stop, str) else list(stop)
         if request.max_tokens is not None:
             generation["maxOutputTokens"] = request.max_tokens
         if form is not None:
@@ -173,6 +178,7 @@ class GeminiLLM:
         if finish == "stop" and calls:
             finish = "tool_calls"
         told = {key: about.get(key) for key in ("responseId", "promptFeedback", "finishMessage")}
+        told["usage"] = answer.usage or None
         return Answer(
             text,
             calls,

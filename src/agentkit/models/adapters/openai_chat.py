@@ -11,7 +11,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agentkit.core.contracts.blocks import ThinkingBlock
 from agentkit.core.contracts.errors import TransientError
 from agentkit.core.contracts.messages import derived
 from agentkit.core.contracts.offers import Breakpoint, ToolSchema
@@ -21,7 +20,7 @@ from agentkit.models.cache.rules import CacheRules
 from agentkit.models.wire import openai_chat as wire
 
 from . import openai_marks as marks
-from .answers import Answer, decoded, without
+from .answers import Answer, decoded, request_id, without
 from .base import (
     TIMEOUT,
     Choice,
@@ -38,6 +37,7 @@ from .base import (
     without_retries,
 )
 from .failures import failure_from, provider_errors
+from .openai_chat_stream import Streamed
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Dialect:
     names: bool = True
     stream_usage: bool = True
     marks: str | None = None
-    refuses: frozenset[str] = frozenset({"thinking"})
+    refuses: frozenset[str] = frozenset({"thinking", "betas"})
 
 
 OPENAI = Dialect(limit="max_completion_tokens", system=None, cache_key="prompt_cache_key", marks="openai")
@@ -68,7 +68,7 @@ OPENAI = Dialect(limit="max_completion_tokens", system=None, cache_key="prompt_c
 DIALECTS: Mapping[str, Dialect] = {
     "openai": OPENAI,
     "azure": replace(OPENAI, marks=None),
-    "deepseek": Dialect("deepseek", thinking="reasoning_content", refuses=frozenset()),
+    "deepseek": Dialect("deepseek", thinking="reasoning_content", refuses=frozenset({"betas"})),
     "xai": Dialect("xai", limit="max_completion_tokens", cache_key="prompt_cache_key"),
     "mistral": Dialect(cache_key="prompt_cache_key", names=False, stream_usage=False),
     "openrouter": Dialect("openrouter", cache_key="prompt_cache_key", details=True, marks="openrouter"),
@@ -83,6 +83,9 @@ DIALECTS: Mapping[str, Dialect] = {
 FINISHED: Mapping[str, str] = {"function_call": "tool_calls", "model_length": "length", "max_tokens": "length"}
 """What some endpoints call the reasons `tool_calls` and `length`; any other goes as it came."""
 
+_ABOUT = ("id", "request_id", "system_fingerprint", "service_tier", "provider", "usage", "timings")
+"""What of a response is kept in `meta`."""
+
 
 class OpenAIChatLLM:
     """A model behind `/v1/chat/completions`.
@@ -90,8 +93,10 @@ class OpenAIChatLLM:
     `client`: an `openai.AsyncOpenAI` or `AsyncAzureOpenAI`; its own retries are turned off. `model`: asked where a
     request names none. `provider`: a name of DIALECTS, ValueError for any other; `dialect` in its place says how the
     endpoint differs. `timeout`: seconds for one request. `strict_tools`: arguments keep to the tools' schemas, which
-    then have to be of the strict kind. Raises the errors of `failures`; a stream that is cut off raises TransientError,
-    and nothing of it is to be kept.
+    then have to be of the strict kind. Options are fields of the API; of our own names, `effort` is `reasoning_effort`,
+    `tools` stand behind the request's own, and `cache_key` goes under the endpoint's name.
+
+    Raises the errors of `failures`; a stream that is cut off raises TransientError, and nothing of it is to be kept.
     """
 
     def __init__(
@@ -120,16 +125,17 @@ class OpenAIChatLLM:
             raw = await self._client.chat.completions.with_raw_response.create(
                 model=asked.model, messages=[], stream=False, extra_body=asked.body
             )
-        return self._result(asked, decoded(raw.content, self.provider))
+        return self._result(asked, {**decoded(raw.content, self.provider), "request_id": request_id(raw)})
 
     async def stream(self, request: ChatRequest, /) -> AsyncGenerator[Delta, None]:
         """The answer in pieces; the last one has calls, blocks, usage and finish reason."""
         asked = self._ask(request, stream=True)
-        answer = _Streamed(asked.details)
+        answer = Streamed(asked.details)
         with provider_errors(self.provider):
             events = await self._client.chat.completions.create(
                 model=asked.model, messages=[], stream=True, extra_body=asked.body
             )
+            answer.about["request_id"] = request_id(getattr(events, "response", None))
             async with aclosing(raw_events(events)) as pieces:
                 async for _, chunk in pieces:
                     text = answer.take(chunk, self.provider)
@@ -216,7 +222,7 @@ class OpenAIChatLLM:
             finish = "tool_calls"
         elif finish == "stop" and not text and message.get("refusal"):
             finish = "refusal"
-        about = {key: response.get(key) for key in ("id", "system_fingerprint", "service_tier", "provider")}
+        about = {key: response.get(key) for key in _ABOUT}
         if asked.details:
             about["reasoning_details"] = message.get("reasoning_details")
         return Answer(
@@ -267,79 +273,3 @@ def _response_format(form: Form) -> dict[str, Any]:
         return {"type": "json_object"}
     strict = {} if form.strict is None else {"strict": form.strict}
     return {"type": "json_schema", "json_schema": {"name": form.name, "schema": form.schema, **strict}}
-
-
-class _Streamed:
-    """What the chunks of a stream add up to."""
-
-    def __init__(self, details: bool) -> None:
-        self.about: dict[str, Any] = {}
-        self.finish: Any = None
-        self._texts: dict[str, list[str]] = {}
-        self._calls: dict[int, dict[str, Any]] = {}
-        self._details: list[dict[str, Any]] | None = [] if details else None
-
-    def take(self, chunk: Mapping[str, Any], provider: str) -> str:
-        """Adds a chunk; the text in it."""
-        if chunk.get("error"):
-            raise failure_from(chunk, provider=provider)
-        self.about.update({key: value for key, value in chunk.items() if key != "choices" and value is not None})
-        text = ""
-        for choice in chunk.get("choices") or ():
-            if choice.get("index"):
-                continue  # one answer was asked for
-            if choice.get("error"):
-                raise failure_from(choice, provider=provider)
-            self.finish = choice.get("finish_reason") or self.finish
-            delta = choice.get("delta") or {}
-            text += self._take_delta(delta)
-        return text
-
-    def _take_delta(self, delta: Mapping[str, Any]) -> str:
-        for key in ("content", "refusal", *wire.THOUGHTS):
-            if isinstance(piece := delta.get(key), str) and piece:
-                self._texts.setdefault(key, []).append(piece)
-        for part in delta.get("tool_calls") or ():
-            self._take_call(part)
-        if self._details is not None:
-            for part in delta.get("reasoning_details") or ():
-                _extend(self._details, part)
-        content = delta.get("content")
-        if isinstance(content, list):  # Mistral: parts, thinking among them
-            content, _, blocks = wire.read_message({"content": content})
-            thoughts = [block.text for block in blocks if isinstance(block, ThinkingBlock)]
-            self._texts.setdefault("reasoning_content", []).extend(thoughts)
-            self._texts.setdefault("content", []).append(content)
-        return content if isinstance(content, str) else ""
-
-    def _take_call(self, part: Mapping[str, Any]) -> None:
-        at = part.get("index")
-        call = self._calls.setdefault(at if isinstance(at, int) else len(self._calls), {"type": "function"})
-        call.update({key: value for key, value in part.items() if key in ("id", "type", *wire.ECHOED) and value})
-        for key, text in (("function", "arguments"), ("custom", "input")):
-            if isinstance(given := part.get(key), Mapping):
-                into = call.setdefault(key, {"name": "", text: ""})
-                into["name"] = given.get("name") or into["name"]
-                into[text] += given.get(text) or ""
-
-    def whole(self) -> dict[str, Any]:
-        """The choice that a whole response would have had."""
-        message: dict[str, Any] = {key: "".join(pieces) for key, pieces in self._texts.items()}
-        if self._calls:
-            message["tool_calls"] = [self._calls[at] for at in sorted(self._calls)]
-        if self._details:
-            message["reasoning_details"] = self._details
-        return {"message": message, "finish_reason": self.finish}
-
-
-def _extend(details: list[dict[str, Any]], part: Mapping[str, Any]) -> None:
-    """Adds a piece of OpenRouter's reasoning to the entry that it continues: the same type and index."""
-    same = next((d for d in details if (d.get("type"), d.get("index")) == (part.get("type"), part.get("index"))), None)
-    if same is None:
-        details.append(dict(part))
-        return
-    for key, value in part.items():
-        if key in ("text", "summary", "data") and isinstance(value, str) and isinstance(same.get(key), str):
-            same[key] += value
-        elif value is not None:
-            same[key] = value

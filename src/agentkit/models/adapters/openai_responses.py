@@ -21,7 +21,7 @@ from agentkit.models.usage_wires import LONG_TTLS
 from agentkit.models.wire import openai_responses as wire
 
 from . import openai_marks as marks
-from .answers import Answer, decoded, without
+from .answers import Answer, decoded, request_id, without
 from .base import (
     TIMEOUT,
     Choice,
@@ -40,7 +40,10 @@ from .base import (
 from .failures import failure_from, provider_errors
 
 ENCRYPTED = "reasoning.encrypted_content"
-_REFUSES = frozenset({"thinking"})
+NO_FIELD = frozenset(
+    {"thinking", "betas", "stop", "seed", "frequency_penalty", "presence_penalty", "logit_bias", "logprobs", "n"}
+)
+"""Options of other interfaces that this one has no field for."""
 _COUNTED = ("input", "tools", "tool_choice", "text", "reasoning", "parallel_tool_calls", "truncation")
 """What the endpoint that counts tokens takes of a request."""
 
@@ -51,7 +54,9 @@ class OpenAIResponsesLLM:
     `client`: an `openai.AsyncOpenAI`; its own retries are turned off. `model`: asked where a request names none.
     `provider`: how the endpoint is called in errors and in `meta`. `store`: whether the provider keeps the answers;
     without it, reasoning goes back encrypted. `timeout`: seconds for one request. `strict_tools`: arguments keep to the
-    tools' schemas, which then have to be of the strict kind. Raises the errors of `failures`; a stream that is cut off
+    tools' schemas, which then have to be of the strict kind. Options are fields of the API; of our own names, `effort`
+    and `verbosity` are parts of `reasoning` and `text`, `tools` stand behind the request's own, `cache_key` is
+    `prompt_cache_key`. Raises the errors of `failures`; a stream that is cut off
     raises TransientError, and nothing of it is to be kept.
     """
 
@@ -78,7 +83,7 @@ class OpenAIResponsesLLM:
             raw = await self._client.responses.with_raw_response.create(
                 model=asked.model, stream=False, extra_body=asked.body
             )
-        return self._answer(asked, decoded(raw.content, self.provider), None).result()
+        return self._answer(asked, decoded(raw.content, self.provider), None, request_id(raw)).result()
 
     async def stream(self, request: ChatRequest, /) -> AsyncGenerator[Delta, None]:
         """The answer in pieces; the last one has calls, blocks, usage and finish reason."""
@@ -87,6 +92,7 @@ class OpenAIResponsesLLM:
         response: Mapping[str, Any] | None = None
         with provider_errors(self.provider):
             events = await self._client.responses.create(model=asked.model, stream=True, extra_body=asked.body)
+            named = request_id(getattr(events, "response", None))
             async with aclosing(raw_events(events)) as pieces:
                 async for _, event in pieces:
                     kind = event.get("type")
@@ -100,7 +106,7 @@ class OpenAIResponsesLLM:
                         raise failure_from(event, provider=self.provider)
         if response is None:
             raise TransientError(f"{self.provider}: the stream ended before the response did")
-        yield self._answer(asked, response, [items[at] for at in sorted(items)]).delta()
+        yield self._answer(asked, response, [items[at] for at in sorted(items)], named).delta()
 
     async def count_exact(self, request: ChatRequest) -> int:
         """Input tokens of the request as the provider counts them: one call of `/v1/responses/input_tokens`."""
@@ -124,7 +130,7 @@ class OpenAIResponsesLLM:
         model = model_of(request, self.model)
         view = self._views.of(request)
         rules = marks.marking_rules(model, "openai")
-        settings = without(settings_of(request, model), _REFUSES)
+        settings = without(settings_of(request, model), NO_FIELD)
         values = dict(settings.values)
         stored = bool(values.pop("store", self.store))
         body: dict[str, Any] = {"input": self._items(request, view, rules, stored), "store": stored}
@@ -134,7 +140,11 @@ class OpenAIResponsesLLM:
                 body["tool_choice"] = _choice(choice)
         form = form_of(request.response_format)
         if form is not None:
-            body["text"] = {**values.pop("text", {}), "format": _format(form)}
+            body["text"] = {"format": _format(form)}
+        if (verbosity := values.pop("verbosity", None)) is not None:
+            body["text"] = {**body.get("text", {}), "verbosity": verbosity}
+        if "text" in body:
+            body["text"] |= values.pop("text", {})
         if request.max_tokens is not None:
             body["max_output_tokens"] = request.max_tokens
         if (effort := values.pop("effort", None)) is not None:
@@ -178,7 +188,7 @@ class OpenAIResponsesLLM:
 
     # The answer
 
-    def _answer(self, asked: _Asked, response: Mapping[str, Any], items: list[Any] | None) -> Answer:
+    def _answer(self, asked: _Asked, response: Mapping[str, Any], items: list[Any] | None, named: str | None) -> Answer:
         status = response.get("status")
         if status == "failed" or response.get("error"):
             raise failure_from(response, provider=self.provider)
@@ -194,7 +204,7 @@ class OpenAIResponsesLLM:
             reason, finish = status, "tool_calls" if calls else "stop"
             if not text and not calls and _refused(given):
                 finish = "refusal"
-        about = {key: response.get(key) for key in ("id", "service_tier")}
+        about = {key: response.get(key) for key in ("id", "service_tier", "usage", "prompt_cache_diagnostics")}
         return Answer(
             text,
             calls,
@@ -205,7 +215,7 @@ class OpenAIResponsesLLM:
             asked=asked.model,
             usage=response,
             wire="openai_responses",
-            about=about,
+            about={**about, "request_id": named},
             provider=self.provider,
             settings=asked.settings,
             view=asked.view,
