@@ -7,13 +7,21 @@ from __future__ import annotations
 from agentkit.core.contracts.worth import PriceRates, Verdict, pays
 
 from .bill import Bill
+from .causes import CAUSE_ADVICE, CAUSES
+from .explaining import ADVICE, REASONS, CacheReport, explain
 from .prompts import Block, Prompt
-from .rules import CacheRules, Ttl, all_rules, rules_for
+from .rules import KINDS, CacheRules, Ttl, all_rules, rules_for
 from .simulator import PromptCache
 
 __all__ = [
+    "ADVICE",
+    "CAUSES",
+    "CAUSE_ADVICE",
+    "KINDS",
+    "REASONS",
     "Bill",
     "Block",
+    "CacheReport",
     "CacheRules",
     "PriceRates",
     "Prompt",
@@ -21,6 +29,7 @@ __all__ = [
     "Ttl",
     "Verdict",
     "all_rules",
+    "explain",
     "pays",
     "rules_for",
 ]
