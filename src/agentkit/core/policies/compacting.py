@@ -88,7 +88,8 @@ def compaction(compactor: Compactor, *, at: int | None = None) -> ChatMiddleware
 
     The result is applied through `rewrite`, on the version that was planned on, then the request is laid out anew and
     its cache marks set again; `call.meta["layout"]` is that layout, for `record_usage`. Messages that came meanwhile
-    stay. When somebody else rewrote the context in the meantime, that counts and is sent.
+    stay. When somebody else rewrote the context in the meantime, that counts and is sent. `call.meta["hooks"]` is told
+    right before and after (`before_rewrite`, `after_rewrite`, awaited with context and run).
 
     A compactor that fails with one of agentkit's errors leaves the context as it is and the call goes on; after three
     such failures in a row it rests until the tail is a tenth longer. The count travels with the context. Emits
@@ -137,6 +138,9 @@ async def _compacted(call: ChatCall, context: Context, compactor: Compactor, at:
         return call
     if left is tail or not left or (len(left) == shown and all(map(_same, left, tail))):
         return call
+    hooks = call.meta.get("hooks")
+    if hooks is not None:
+        await hooks.before_rewrite(context, call.ctx)
     try:
         context.rewrite(shown, left, version=version)
     except Conflict:
@@ -150,6 +154,8 @@ async def _compacted(call: ChatCall, context: Context, compactor: Compactor, at:
             tokens=count.tokens,
             tokens_left=context.count(call.meta.get("calibration"), tools=call.request.tools or ()).tokens,
         )
+        if hooks is not None:
+            await hooks.after_rewrite(context, call.ctx)
     return _laid_out_anew(call, context, shown)
 
 
