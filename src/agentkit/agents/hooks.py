@@ -62,3 +62,22 @@ class Hooks:
         except Exception as error:
             logger.warning("the hook %s failed", name, exc_info=True)
             ctx.emit("hook.failed", hook=name, error=type(error).__name__)
+
+
+class CompactionWatch:
+    """Tells the hooks of one compaction; what `call.meta["hooks"]` is for the middleware `compaction`."""
+
+    def __init__(self, hooks: Hooks) -> None:
+        self._hooks = hooks
+        self._before = (0, 0)
+
+    async def before_rewrite(self, context: WorkingContext, ctx: Ctx, /) -> None:
+        """The context is about to be shortened, and still whole."""
+        self._before = context.count().tokens, context.size()
+        await self._hooks.call("before_compaction", ctx, context)
+
+    async def after_rewrite(self, context: WorkingContext, ctx: Ctx, /) -> None:
+        """It is shortened."""
+        tokens, messages = self._before
+        told = Compaction(context, tokens, context.count().tokens, messages, context.size())
+        await self._hooks.call("after_compaction", ctx, told)
