@@ -121,7 +121,7 @@ def _shape(hint: Any, where: str, inside: tuple[Any, ...]) -> Shape:
     if hint is None or hint in _NAMED:
         return _scalar(type(None) if hint is None else hint)
     if origin is typing.Literal:
-        return _choice({value: value for value in args}, where)
+        return _choice([(value, value) for value in args], where)
     if origin in (typing.Union, types.UnionType):
         return _union([_shape(arg, where, inside) for arg in args])
     base = hint if origin is None else origin
@@ -140,7 +140,7 @@ def _class(hint: type, where: str, inside: tuple[Any, ...]) -> Shape:
     if hint in _TEXTS:
         return _text(*_TEXTS[hint])
     if issubclass(hint, Enum):
-        return _choice({member.value: member for member in hint}, where)
+        return _choice([(member.value, member) for member in hint], where)
     if is_model(hint):
         return _model(hint, where)
     if hint in inside:
@@ -167,11 +167,11 @@ def hints_of(owner: Any, where: str, local: Mapping[str, Any] | None = None) -> 
 
 
 def _typed_dict(hint: Any, where: str, inside: tuple[Any, ...]) -> Shape:
-    hints = hints_of(hint, where)
-    fields = {
-        name: Field(_shape(given, f"{where}.{name}", inside), name in hint.__required_keys__)
-        for name, given in hints.items()
-    }
+    fields = {}
+    for name, given in hints_of(hint, where).items():
+        marked = typing.get_origin(given)  # where hints are texts, the class itself does not know these marks
+        required = marked is typing.Required or (name in hint.__required_keys__ and marked is not typing.NotRequired)
+        fields[name] = Field(_shape(given, f"{where}.{name}", inside), required)
     return object_shape(fields, dict)
 
 
@@ -262,22 +262,24 @@ def _text(form: str, parse: Callable[[str], Any]) -> Shape:
     return Shape({"type": "string", "format": form}, read)
 
 
-def _choice(values: Mapping[Any, Any], where: str) -> Shape:
-    odd = [value for value in values if type(value) not in _NAMED]
+def _choice(values: Sequence[tuple[Any, Any]], where: str) -> Shape:
+    """One of (what is sent, what it means)."""
+    sent = [value for value, _ in values]
+    odd = [value for value in sent if type(value) not in _NAMED]
     if odd:
         raise TypeError(
             f"{where}: {odd[0]!r} has no form in JSON; a choice is made of texts, numbers, booleans and None"
         )
-    kinds = {_NAMED[type(value)] for value in values}
-    schema: dict[str, Any] = {"enum": list(values)}
+    kinds = {_NAMED[type(value)] for value in sent}
+    schema: dict[str, Any] = {"enum": sent}
     if len(kinds) == 1:
         schema = {"type": kinds.pop(), **schema}
 
     def read(value: Any, path: str, problems: list[str]) -> Any:
-        for known, meant in values.items():
-            if type(known) is type(value) and known == value:
+        for known, meant in values:
+            if type(known) is type(value) and known == value:  # True equals 1
                 return meant
-        return _wrong(f"one of {', '.join(map(repr, values))}", value, path, problems)
+        return _wrong(f"one of {', '.join(map(repr, sent))}", value, path, problems)
 
     return Shape(schema, read)
 
