@@ -184,12 +184,11 @@ class FakeProvider:
         wire, fault = found.wire, self._faults.take(exchange)
         exchange, fault = replace(exchange, fault=fault), fault or _WELL
         if fault.refuses and fault.kind is not None:
-            await waited(fault.before)
             refused = wire.refusal(fault.kind, fault.message, fault.status)
-            if fault.retry_after is not None:
-                refused.headers["retry-after"] = f"{fault.retry_after:g}"
-            refused.headers.update(fault.headers)
-            raise refused
+            wait = {} if fault.retry_after is None else {"retry-after": f"{fault.retry_after:g}"}
+            self.requests.append(replace(exchange, status=refused.status, error=refused.body))
+            await waited(fault.before)
+            return plain(refused.status, refused.body, {**wait, **fault.headers})
         begins = exchange.at + fault.before if isinstance(fault.before, (int, float)) else None
         try:
             bill = self._bills.bill(exchange.prompt, exchange.at, begins)

@@ -14,8 +14,8 @@ from .server import CutOff, HttpAnswer
 from .shapes import Event
 from .values import Answer, Exchange, Gate, WireFault
 
-BROKEN = b'data: {"type": "con\n\n'
-"""An event whose data is no JSON."""
+BROKEN = '{"type": "con'
+"""Data of an event that is no JSON."""
 
 _HEADERS = {"request-id": "req_fake", "x-request-id": "req_fake"}
 
@@ -46,17 +46,22 @@ async def _pieces(events: Iterable[Event], fault: WireFault, error: Event) -> As
         if fault.cut_after == at:
             raise CutOff
         if fault.error_after == at:
-            yield encoded(error)
+            yield encoded(_numbered(error, at))
             return
         if fault.malformed_after == at:
-            yield BROKEN
+            yield encoded((event[0], BROKEN))
         if fault.pause_after in (None, at):
             await waited(fault.pause)
         yield encoded(event)
     if fault.cut_after is not None:
         raise CutOff
     if fault.error_after is not None:
-        yield encoded(error)
+        yield encoded(_numbered(error, at + 1))
+
+
+def _numbered(event: Event, at: int) -> Event:
+    name, data = event
+    return name, {**data, "sequence_number": at} if isinstance(data, dict) and "sequence_number" in data else data
 
 
 def encoded(event: Event) -> bytes:
