@@ -116,7 +116,7 @@ def _content(message: Message, form: ChatForm) -> str | list[dict[str, Any]] | N
             return None if message.tool_calls else ""
         parts = [{"type": "text", "text": message.content}]
     else:
-        parts = [part for block in message.blocks if (part := _part(block)) is not None]
+        parts = [part for block in message.blocks if (part := _part(block, message.role)) is not None]
         if not parts:
             return None if message.tool_calls else ""
     if not form.parts and len(parts) == 1 and parts[0].keys() == {"type", "text"}:
@@ -137,7 +137,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": function, **echoed}
 
 
-def _part(block: Block) -> dict[str, Any] | None:
+def _part(block: Block, role: str) -> dict[str, Any] | None:
     if isinstance(block, TextBlock):
         return {"type": "text", "text": block.text}
     if isinstance(block, ImageBlock):
@@ -147,10 +147,11 @@ def _part(block: Block) -> dict[str, Any] | None:
         return {"type": "image_url", "image_url": image}
     if isinstance(block, DocumentBlock):
         return _document(block)
-    if isinstance(block, NativeBlock) and isinstance(block.payload, dict):
-        return block.payload
     if isinstance(block, NativeBlock):
-        raise ValueError("a native block without fields has no form on OpenAI's wire; repair the view first")
+        if not isinstance(block.payload, dict):
+            raise ValueError("a native block without fields has no form on OpenAI's wire; repair the view first")
+        # A refusal is the model's, any other part the user's: on the other's message nobody takes it.
+        return block.payload if (block.payload.get("type") == "refusal") == (role == "assistant") else None
     return None  # thinking, and the places of calls
 
 

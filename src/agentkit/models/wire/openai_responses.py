@@ -41,9 +41,14 @@ class ItemForm:
 
 PLAIN = ItemForm()
 
-_PARTS = frozenset({"input_text", "input_image", "input_file", "input_audio"})
-"""Native blocks that are parts of a message; any other is an item of its own."""
-_REPLY_PARTS = frozenset({"output_text", "refusal", "summary_text"})
+_PARTS = frozenset({"input_text", "input_image", "input_file"})
+"""Native blocks that are parts of what the model is given. Those below are parts of what it says; any other is an item
+of its own. A part on a message of the other side is left out, since nobody takes it there."""
+_REPLY_PARTS = frozenset({"output_text", "refusal"})
+_BESIDE_TEXT = ("annotations", "logprobs")
+"""Fields of a text of the model that go back; what other providers put beside texts does not."""
+_NOWHERE = frozenset({"input_audio", "summary_text", "reasoning_text", "file", "image_url"})
+"""Parts of other interfaces, or of items."""
 _MARKABLE = frozenset({"input_text", "input_image", "input_file"})
 
 _FREE_INPUT = "custom_tool_call"
@@ -96,8 +101,9 @@ def render_message(message: Message, form: ItemForm = PLAIN, kind: str = "") -> 
     parts: list[dict[str, Any]] = []
     for block in message.blocks:
         if isinstance(block, NativeBlock) and _type(block) not in _PARTS:
-            _flush(items, role, parts)
-            items.append(_native(block))
+            if _type(block) not in _REPLY_PARTS | _NOWHERE:
+                _flush(items, role, parts)
+                items.append(_native(block))
         elif (part := _part(block)) is not None:
             parts.append(part)
     _flush(items, role, parts)
@@ -159,7 +165,7 @@ def _reply(message: Message, form: ItemForm) -> list[dict[str, Any]]:
             if parts and item != about:
                 flush()
             about = item
-            extra = {key: value for key, value in entry.extra.items() if key != "item"}
+            extra = {key: entry.extra[key] for key in _BESIDE_TEXT if key in entry.extra}
             parts.append({"type": "output_text", "text": entry.text, **extra})
         elif isinstance(entry, NativeBlock) and _type(entry) in _REPLY_PARTS:
             parts.append(_native(entry))
@@ -167,8 +173,9 @@ def _reply(message: Message, form: ItemForm) -> list[dict[str, Any]]:
             flush()
             if isinstance(entry, ToolCall):
                 items.append(_call(entry))
-            elif isinstance(entry, NativeBlock) and (form.stored or _is_readable(entry)):
-                items.append(_native(entry))
+            elif isinstance(entry, NativeBlock):
+                if _type(entry) not in _PARTS | _NOWHERE and (form.stored or _is_readable(entry)):
+                    items.append(_native(entry))
             elif isinstance(entry, (ImageBlock, DocumentBlock)):
                 raise ValueError("a picture or file has no form in an answer; repair the view first")
     flush()
@@ -204,7 +211,8 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 def _result(message: Message, form: ItemForm, kind: str) -> dict[str, Any]:
     item: dict[str, Any] = {"type": kind, "call_id": message.tool_call_id or ""}
-    parts = [_text(message.content)] if not message.blocks else [p for b in message.blocks if (p := _part(b))]
+    parts = [part for block in message.blocks if (part := _part(block)) and part["type"] in _PARTS]
+    parts = parts or [_text(message.content)]
     if kind == "computer_call_output":
         shot = next((p for p in reversed(parts) if p["type"] == "input_image"), None)
         shown = {"type": "computer_screenshot", **({} if shot is None else {"image_url": shot.get("image_url")})}
