@@ -5,6 +5,7 @@ Judges the body as sent, by shapes and rules of its own. Words are those of the 
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -84,6 +85,7 @@ _SETTINGS = frozenset(
     ]
 )
 _DATA = frozenset(PART.kinds) - {"thought", "thoughtSignature", "videoMetadata", "mediaResolution", "partMetadata"}
+WAIVERS = frozenset({"context_engineering_is_the_way_to_go", "skip_thought_signature_validator"})
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
 STATES = {400: "INVALID_ARGUMENT", 404: "NOT_FOUND"}
 
@@ -93,12 +95,28 @@ def error(status: int, state: str, message: str) -> Refused:
     return Refused(status, {"error": {"code": status, "message": message, "status": state}})
 
 
+_FREE = frozenset(
+    ["args", "labels", "parameters", "parametersJsonSchema", "response", "responseJsonSchema", "responseSchema"]
+)
+"""Fields whose own keys are the caller's."""
+
+
+def canonical(value: Any) -> Any:
+    """A body with its field names in camel case: the API takes `function_call` as well as `functionCall`."""
+    if isinstance(value, list):
+        return [canonical(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    named = {re.sub(r"_([a-z])", lambda found: found[1].upper(), name): one for name, one in value.items()}
+    return {name: one if name in _FREE else canonical(one) for name, one in named.items()}
+
+
 def check(body: Any, desk: Desk, *, counting: bool = False) -> None:
     """Raises Refused for a request that is not taken. `counting`: it asks for the number of tokens only, and may hold
     the request to be counted in a field of its own."""
     if counting and isinstance(body, dict) and "generateContentRequest" in body:
         body = {key: value for key, value in body["generateContentRequest"].items() if key != "model"}
-    asked = {key: value for key, value in body.items() if key != "model"} if isinstance(body, dict) else body
+    asked = canonical({key: value for key, value in body.items() if key != "model"}) if isinstance(body, dict) else body
     _shaped(asked, REQUEST, "")
     if desk.models is not None and body.get("model") not in desk.models:
         raise error(404, "NOT_FOUND", f"models/{body.get('model')} is not found for API version v1beta.")
@@ -113,6 +131,8 @@ def check(body: Any, desk: Desk, *, counting: bool = False) -> None:
     for at, content in enumerate(asked["contents"]):
         _check_content(content, f"contents[{at}]", desk)
     _check_calls(asked["contents"])
+    if needs_signatures(body.get("model", "")):
+        _check_signatures(asked["contents"])
 
 
 def _no(message: str) -> NoReturn:
@@ -172,7 +192,7 @@ def _check_content(content: Any, place: str, desk: Desk) -> None:
         if "functionResponse" in part:
             _shaped(part["functionResponse"], RESPONSE, f"{inside}.function_response")
         signature = part.get("thoughtSignature")
-        if signature is not None and desk.seal.opened(signature) is None:
+        if signature is not None and not _is_waived(signature) and desk.seal.opened(signature) is None:
             _no(f"Thought signature is not valid. ({inside})")
 
 
@@ -201,6 +221,36 @@ def _check_calls(contents: list[Any]) -> None:
             "Please ensure that the number of function response parts is equal to the number of function call parts of "
             "the function call turn."
         )
+
+
+def needs_signatures(model: str) -> bool:
+    """Whether a model refuses calls of the current turn without the thought signature that it gave them."""
+    return re.match(r"gemini-[3-9]", model) is not None
+
+
+def _is_waived(signature: str) -> bool:
+    """Whether it is one of the texts that the documentation names for calls that another model made."""
+    try:
+        plain = base64.b64decode(signature.replace("-", "+").replace("_", "/"), validate=True)
+    except ValueError:
+        plain = b""
+    return WAIVERS & {signature, plain.decode("latin-1")} != set()
+
+
+def _check_signatures(contents: list[Any]) -> None:
+    """The first call of each step behind what the user said last needs its signature."""
+    start = 0
+    for at, content in enumerate(contents):
+        if content.get("role", "user") == "user" and not any("functionResponse" in part for part in content["parts"]):
+            start = at
+    for at, content in enumerate(contents[start:], start):
+        first = next((part for part in content["parts"] if "functionCall" in part), None)
+        if first is not None and "thoughtSignature" not in first:
+            _no(
+                "Function call is missing a thought_signature in functionCall parts. This is required for tools to "
+                "work correctly, and missing thought_signature may lead to degraded model performance. Additional data, "
+                f"function call `default_api:{first['functionCall']['name']}`, position {at + 1}."
+            )
 
 
 def check_size(body: Mapping[str, Any], tokens: int, desk: Desk) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .gemini_checks import error
+from .gemini_checks import error, needs_signatures
 from .shapes import Desk, Event
 from .values import Answer, AnswerCall, Refused, Spent
 
@@ -47,8 +47,9 @@ def reply(answer: Answer, body: Mapping[str, Any], spent: Spent, desk: Desk) -> 
     if answer.text:
         led.append({"text": answer.text})
     led.extend([{"functionCall": _call(call)} for call in answer.calls])
-    if answer.thinking is not None and led:
-        led[-1 if not answer.calls else -len(answer.calls)]["thoughtSignature"] = desk.seal.wrap(answer.thinking)
+    signs = answer.thinking is not None or (answer.calls and needs_signatures(body["model"]))
+    if signs and led:
+        led[-1 if not answer.calls else -len(answer.calls)]["thoughtSignature"] = desk.seal.wrap(answer.thinking or "")
     candidate = {
         "content": {"role": "model", "parts": [*parts, *led]},
         "finishReason": answer.finish_reason or "STOP",

@@ -69,15 +69,15 @@ class Seal:
         return hmac.compare_digest(self.sign(text), signature) if signature.isascii() else False
 
     def wrap(self, text: str) -> str:
-        """A text as opaque data that `opens` knows again."""
-        return f"{base64.urlsafe_b64encode(text.encode('utf-8', 'surrogatepass')).decode('ascii')}.{self.sign(text)}"
+        """A text as opaque data that `opened` knows again: base64, with the letters that are safe in URLs."""
+        return base64.urlsafe_b64encode(f"{self.sign(text)}.{text}".encode("utf-8", "surrogatepass")).decode("ascii")
 
     def opened(self, data: str) -> str | None:
-        """The text of wrapped data; None for data that is not from here, or altered."""
-        body, _, signature = data.partition(".")
+        """The text of wrapped data; None for data that is not from here, or altered. Either form of base64 is taken."""
         try:
-            text = base64.urlsafe_b64decode(body.encode("ascii")).decode("utf-8", "surrogatepass")
-        except (ValueError, UnicodeError):
+            plain = base64.b64decode(data.replace("-", "+").replace("_", "/"), validate=True)
+            signature, _, text = plain.decode("utf-8", "surrogatepass").partition(".")
+        except ValueError:
             return None
         return text if self.holds(text, signature) else None
 

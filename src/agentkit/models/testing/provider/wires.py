@@ -107,6 +107,13 @@ def _gemini_parts(body: Mapping[str, Any]) -> dict[str, Any]:
     return {"tools": body.get("tools"), "system": body.get("systemInstruction"), "messages": body.get("contents")}
 
 
+def canonical_gemini(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Gemini's body in its plain form; a request to count tokens may wrap it."""
+    whole: Mapping[str, Any] = gemini.canonical(body)
+    wrapped = whole.get("generateContentRequest")
+    return {**wrapped, "model": whole["model"]} if isinstance(wrapped, dict) else whole
+
+
 def _same(body: Mapping[str, Any], desk: Desk) -> Mapping[str, Any]:
     return body
 
@@ -165,7 +172,7 @@ GEMINI = WireSide(
     gemini.error(400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key."),
     lambda body, headers, desk, counting: gemini.check(body, desk, counting=counting),
     gemini.check_size,
-    _same,
+    lambda body, desk: canonical_gemini(body),
     gemini_replies.reply,
     lambda whole, answer, body, spent, desk: gemini_replies.events(whole, desk),
     gemini_replies.refusal,
