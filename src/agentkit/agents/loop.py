@@ -137,6 +137,16 @@ class Loop:
         ids = tuple(call.id for call in self._owed)
         return Progress(self._steps, self._tokens, ids, max(self._seen.values(), default=0), self._finishing)
 
+    def take_up(self, steps: int, tokens: int = 0, owed: Sequence[ToolCall] = ()) -> Round | None:
+        """Stand where a loop stood that was written down by its counters, since a compaction leaves no record of every
+        round: the round that is `owed` results, if any. Whether it repeats itself is watched anew."""
+        if self._steps or self._owed:
+            raise RuntimeError(f"this loop is in round {self._steps} already")
+        require_int(steps, "steps")
+        require_int(tokens, "tokens")
+        self._steps, self._tokens, self._owed = steps, tokens, tuple(owed)
+        return self._round() if owed else None
+
     def guard(
         self, now: float, *, cancelled: bool = False, over_budget: str | None = None, over_window: str | None = None
     ) -> End | None:
@@ -175,7 +185,7 @@ class Loop:
         if not calls:
             return End(EndState.COMPLETED, output=message.content)
         self._owed = calls
-        return Round(self._steps, calls, all(self._read_only(call.name) for call in calls))
+        return self._round()
 
     def results(self, messages: Sequence[Message]) -> End | None:
         """Take the results of the round: None to go on. An end that a tool asked for comes before a loop detected.
@@ -208,6 +218,9 @@ class Loop:
             raise ValueError(f"a loop finishes as {', '.join(FINISHING)}, not as {status!r}")
         if self._finishing is None:
             self._finishing = End(EndState(status), reason, output, exit)
+
+    def _round(self) -> Round:
+        return Round(self._steps, self._owed, all(self._read_only(call.name) for call in self._owed))
 
     def _again(self, digest: bytes) -> bool:
         """Note one more round that held this; whether it is one too many."""

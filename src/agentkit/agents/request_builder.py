@@ -1,4 +1,5 @@
-"""`RequestBuilder`: puts a task into a context and lays out what the model is sent. Touches the memory it is given.
+"""`RequestBuilder`: puts a task into a context and lays out what the model is sent. Touches the memory and the
+compactor it is given.
 
 An empty prefix, not an empty transcript, means that prompt, grounding and schema are still to be set. From then on a
 turn appends its task and leaves the prefix, and with it the provider's prompt cache, as it is.
@@ -6,24 +7,22 @@ turn appends its task and leaves the prefix, and with it the provider's prompt c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from inspect import isawaitable
+from typing import Any, Protocol, TypeAlias
 
 from agentkit.core.contracts.hashing import stable_hash
 from agentkit.core.contracts.messages import Message
-from agentkit.core.contracts.ports import Ctx, MemorySource
+from agentkit.core.contracts.ports import Compactor, Ctx, MemorySource
 from agentkit.state.context import Layout, PrefixContext, WorkingContext
 
+from .hooks import Hooks
+from .output import OutputAdapter
+from .shortening import shorten
 
-class OutputAdapter(Protocol):
-    """Tells a model which form its answer must have, and reads it. `parse` raises ValueError, TypeError or LookupError
-    with a text that the model is shown."""
-
-    @property
-    def schema_block(self) -> str: ...
-
-    def parse(self, text: str, /) -> Any: ...
+BudgetCheck: TypeAlias = "Callable[[BuiltRequest, Ctx], Awaitable[None] | None]"
+"""Is shown each request before it is sent; refuses it by raising."""
 
 
 @dataclass(frozen=True)
@@ -42,22 +41,51 @@ class BuiltRequest:
         object.__setattr__(self, "messages", tuple(self.messages))
 
 
-class RequestBuilder:
-    """`prompt` is the system prompt; `grounder` is asked for what is relevant to the task: on the first turn, or with
-    `reground_every_turn` on each, which replaces the grounding and costs a cache write whenever it changes."""
-
-    def __init__(
-        self, prompt: str = "", grounder: MemorySource | None = None, reground_every_turn: bool = False
-    ) -> None:
-        if not isinstance(prompt, str):
-            raise TypeError(f"prompt must be a str, not {type(prompt).__name__}")
-        self.prompt, self.grounder, self.reground_every_turn = prompt, grounder, reground_every_turn
-        self.prompt_version = stable_hash(prompt)[:12] if prompt else None
+class Builder(Protocol):
+    """What an agent asks for its requests. A RequestBuilder is one; another may lay out as it likes."""
 
     async def build(
         self, task: str, wc: WorkingContext, ctx: Ctx, output_adapter: OutputAdapter | None = None
+    ) -> BuiltRequest: ...
+
+
+class RequestBuilder:
+    """`prompt` is the system prompt; `grounder` is asked for what is relevant to the task: on the first turn, or with
+    `reground_every_turn` on each, which replaces the grounding and costs a cache write whenever it changes.
+
+    `compactor` is asked before each request whether to shorten the transcript, and again when one does not fit the
+    model's window. `budget_check` is shown each request and refuses it by raising.
+    """
+
+    def __init__(
+        self,
+        prompt: str = "",
+        grounder: MemorySource | None = None,
+        compactor: Compactor | None = None,
+        reground_every_turn: bool = False,
+        budget_check: BudgetCheck | None = None,
+    ) -> None:
+        if not isinstance(prompt, str):
+            raise TypeError(f"prompt must be a str, not {type(prompt).__name__}")
+        if compactor is not None and not isinstance(compactor, Compactor):
+            raise TypeError(f"compactor must be a Compactor, not {type(compactor).__name__}")
+        if budget_check is not None and not callable(budget_check):
+            raise TypeError(f"budget_check must be callable, not {type(budget_check).__name__}")
+        self.prompt, self.grounder, self.reground_every_turn = prompt, grounder, reground_every_turn
+        self.compactor, self.budget_check = compactor, budget_check
+        self.prompt_version = stable_hash(prompt)[:12] if prompt else None
+
+    async def build(
+        self,
+        task: str,
+        wc: WorkingContext,
+        ctx: Ctx,
+        output_adapter: OutputAdapter | None = None,
+        *,
+        hooks: Hooks | None = None,
     ) -> BuiltRequest:
-        """Append `task` to `wc` (an empty one adds nothing), set the prefix where it is due, and lay out the whole."""
+        """Append `task` to `wc` (an empty one adds nothing), set the prefix where it is due, shorten the transcript
+        where the compactor says so, and lay out the whole. `hooks` are told of a compaction."""
         before = wc.prefix
         if not before or (self.reground_every_turn and task):
             grounding = await self._grounding(task, ctx)
@@ -71,8 +99,15 @@ class RequestBuilder:
                 wc.prefix = prefix
         if task:
             wc.append(Message("user", task))
+        if self.compactor is not None:
+            await shorten(wc, self.compactor, ctx, hooks)
         layout = wc.segments()
-        return BuiltRequest(tuple(layout.messages()), self.prompt_version, wc.count().tokens, layout=layout)
+        built = BuiltRequest(tuple(layout.messages()), self.prompt_version, wc.count().tokens, layout=layout)
+        if self.budget_check is not None:
+            checked = self.budget_check(built, ctx)
+            if isawaitable(checked):
+                await checked
+        return built
 
     async def _grounding(self, task: str, ctx: Ctx) -> tuple[Message, ...]:
         if self.grounder is None or not task:

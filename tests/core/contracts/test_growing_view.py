@@ -15,7 +15,7 @@ def grown(messages: list[Message], steps: list[int], rules: Rules, prefix: int |
     view = GrowingView(rules)
     for end in [*sorted(steps), len(messages)]:
         asked = tuple(messages[:end])
-        assert view.messages(asked, prefix=prefix) == repair(asked, rules, prefix=prefix).messages
+        assert view.repaired(asked, prefix=prefix) == repair(asked, rules, prefix=prefix)
 
 
 @example([Message("user", "", is_error=True), Message("assistant", "done")], [], STRICT, None)
@@ -35,6 +35,7 @@ def test_a_valid_transcript_grows_as_repair_has_it(messages: list[Message], step
 def test_another_head_starts_anew(first: list[Message], second: list[Message], rules: Rules) -> None:
     view = GrowingView(rules)
     for messages in (tuple(first), tuple(second), (*first, *second)):
+        assert view.repaired(messages) == repair(messages, rules)
         assert view.messages(messages) == repair(messages, rules).messages
 
 
@@ -46,7 +47,27 @@ def test_only_what_was_added_is_repaired() -> None:
         asked = (*messages, Message("user", f"it is {n} o'clock"))
         made = view.messages(asked, prefix=1)
         assert made == repair(asked, prefix=1).messages
-        assert len(view._seen) == 4 * n
+        assert view.known == 4 * n
         messages.append(Message("assistant", "", tool_calls=(ToolCall(f"c{n}", "look", {}),)))
         messages.append(Message("tool", "seen", name="look", tool_call_id=f"c{n}"))
         messages.append(Message("assistant", f"answer {n}"))
+
+
+def test_a_view_tells_whether_a_transcript_continues_what_it_knows() -> None:
+    """Among several views the one that fits is found by identity, so that conversations do not push each other out."""
+    first = [
+        Message("user", "one"),
+        Message("assistant", "two"),
+        Message("user", "three"),
+        Message("assistant", "four"),
+    ]
+    view = GrowingView()
+    assert view.continues([])
+    view.messages(first)
+    assert view.known == 3
+    assert view.continues([*first, Message("user", "five")])
+    assert view.continues((*first, Message("user", "five")))
+    assert view.continues(first[:3])
+    assert not view.continues(first[:2])
+    assert not view.continues([*first[:2], Message("user", "three"), first[3]])
+    assert not view.continues([Message("user", "one"), *first[1:]])

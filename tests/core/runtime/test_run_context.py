@@ -171,3 +171,8 @@ async def test_null_ctx_says_what_is_missing() -> None:
 def test_run_context_is_a_ctx() -> None:
     ctx: Ctx = RunContext("run-1", Scope(1))
     assert ctx.correlation_id == "run-1"
+
+
+def test_path_tells_runs_of_one_request_apart() -> None:
+    top = RunContext("run", Scope(1))
+    assert (top.path, top.child().path, top.at("2.0").child("critic").path) == ("", "/1", "/2.0/critic")

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from agentkit.core.contracts.errors import PermanentError, TransientError
-from agentkit.core.contracts.ports import LLM, Clock
+from agentkit.core.contracts.ports import LLM, Clock, MemorySource
 from agentkit.core.contracts.types import ChatRequest, LLMResult, Message, Scope, ToolCall, Usage, assemble_deltas
 from agentkit.core.contracts.validity import check
 from agentkit.core.runtime import Budget, Invoker, RunContext, RunEvent, ScopedStore
-from agentkit.core.testing import FakeClock, FakeLLM, FakeTool, RecordingTracer, make_test_ctx
+from agentkit.core.testing import FakeClock, FakeLLM, FakeMemory, FakeTool, RecordingTracer, make_test_ctx
 from agentkit.state.stores import InMemoryStore
 
 
@@ -154,3 +154,21 @@ def test_invoker_and_llm_exclude_each_other() -> None:
         make_test_ctx(invoker=invoker, llm=FakeLLM())
     with pytest.raises(TypeError, match="middleware needs an llm"):
         make_test_ctx(chat_middleware=[lambda call, proceed: proceed(call)])
+
+
+@pytest.mark.anyio
+async def test_memory_recalls_by_rule_and_notes_what_it_is_asked() -> None:
+    first, second = make_test_ctx(scope=Scope(1)), make_test_ctx(scope=Scope(2))
+    memory: MemorySource = FakeMemory(["a", "b", "c"])
+    assert await memory.query("q", first, k=2) == ["a", "b"]
+    by_part = FakeMemory({"price": ["3.00"]})
+    assert [await by_part.query(q, first) for q in ("what price?", "who?")] == [["3.00"], []]
+    assert by_part.queries == [("org1:domNone", "what price?", 5), ("org1:domNone", "who?", 5)]
+    assert await by_part.write(["mine"], second) == 1
+    assert (await by_part.query("who?", second), await by_part.query("who?", first)) == (["mine"], [])
+    assert by_part.written == [("org2:domNone", "mine")]
+    down = FakeMemory(OSError("away"))
+    with pytest.raises(OSError, match="away"):
+        await down.query("q", first)
+    with pytest.raises(OSError, match="away"):
+        await down.write(["x"], first)

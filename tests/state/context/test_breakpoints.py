@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit.core.contracts.types import Breakpoint, Message, ToolSchema, mark
+from agentkit.core.contracts.types import Breakpoint, Message, ToolSchema, Usage, mark
 from agentkit.state.context import Layout, PrefixContext, WorkingContext, first_difference
 from agentkit.state.context.layout import ttl_seconds
 from tests.context_strategies import simple_messages
@@ -183,3 +183,14 @@ def test_wrong_options_are_refused(options: dict[str, Any], error: type[Exceptio
 )
 def test_lifetimes_are_read(text: str, seconds: int) -> None:
     assert ttl_seconds(text) == seconds
+
+
+def test_last_recorded_layout_is_kept_with_the_context() -> None:
+    ctx = WorkingContext(PrefixContext("prompt"), TAIL[:1])
+    first = ctx.segments()
+    assert WorkingContext().sent is None
+    ctx.record_usage(Usage(), layout=first)  # a hit of our own cache says nothing of tokens, and still was sent
+    ctx.append(*TAIL[1:3])
+    assert ctx.sent is first
+    assert ctx.fork().sent is first
+    assert [place.position for place in ctx.segments().breakpoints(previous=ctx.sent)] == [1, 2, 4]

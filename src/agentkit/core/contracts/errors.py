@@ -128,7 +128,14 @@ class Corrupt(StoreError):
 
 
 class MeterExceeded(AgentKitError, RuntimeError):
-    """A budget or quota is used up."""
+    """A budget or quota is used up.
+
+    `retry_after`: seconds until a quota has room again, None where waiting does not help.
+    """
+
+    def __init__(self, *args: object, retry_after: float | None = None) -> None:
+        self.retry_after = retry_after
+        super().__init__(*args)
 
 
 class RunSuspendedError(AgentKitError, RuntimeError):

@@ -34,6 +34,9 @@ class Invoker:
 
     One request to the model, or one tool body, holds one of the run's permits (`Budget.max_concurrency`) as long as it
     runs and calls nothing itself. Whoever stops reading an answer in the middle keeps its permit until it is closed.
+
+    `meta["check"]` of a model call is shown the request as it is sent, behind all middleware, and refuses it by
+    raising. `llm` is the model that was handed in.
     """
 
     def __init__(
@@ -42,7 +45,7 @@ class Invoker:
         chat_middleware: Iterable[ChatMiddleware] = (),
         tool_middleware: Iterable[ToolMiddleware] = (),
     ) -> None:
-        self._llm = llm
+        self.llm = llm
         self._chat: tuple[ChatMiddleware, ...] = (metered, *chat_middleware)
         self._tools: tuple[ToolMiddleware, ...] = tuple(tool_middleware)
 
@@ -97,8 +100,10 @@ class Invoker:
         return run
 
     async def _ask(self, call: ChatCall) -> AsyncIterator[Delta]:
+        if (check := call.meta.get("check")) is not None:
+            check(call.request)  # as it is sent: behind all middleware, in front of the network
         async with _permit(call.ctx) as held:
-            deltas = self._llm.stream(call.request)
+            deltas = self.llm.stream(call.request)
             try:
                 async for delta in deltas:
                     hold(held)  # what the reader calls in the middle of an answer, it calls from this leaf

@@ -28,7 +28,8 @@ class RunContext:
     """The wiring of one request: who asks, for which tenant, what may be spent and used. Satisfies `Ctx`.
 
     `scope` has no default: a forgotten tenant would mean everybody. `autonomy` says which tools wait for a human:
-    `auto` those that require approval, `gated` all that have side effects, `manual` all.
+    `auto` those that require approval, `gated` all that have side effects, `manual` all. `path`: where in the request
+    this is, empty at its top; it tells apart the runs of agents that share a correlation id.
     """
 
     correlation_id: str
@@ -39,6 +40,7 @@ class RunContext:
     depth: int = 0
     cancel: Cancellation | None = None
     autonomy: str = "auto"
+    path: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.correlation_id, str):
@@ -66,12 +68,19 @@ class RunContext:
     def invoker(self) -> InvokerPort:
         return self.services.invoker
 
-    def child(self) -> RunContext:
-        """The context of an agent that this one calls: a level deeper, all else shared. MeterExceeded when too deep."""
+    def child(self, name: str | None = None) -> RunContext:
+        """The context of an agent that this one calls: a level deeper, all else shared. MeterExceeded when too deep.
+
+        `name` tells apart several agents that are called from one place; by default it is the depth.
+        """
         limit = self.budget.max_depth
         if limit is not None and self.depth + 1 > limit:
             raise MeterExceeded(f"depth {self.depth + 1} is beyond the allowed {limit}")
-        return replace(self, depth=self.depth + 1)
+        return replace(self.at(str(self.depth + 1) if name is None else name), depth=self.depth + 1)
+
+    def at(self, place: str) -> RunContext:
+        """The same run a step further along its path: inside one call of a tool, say."""
+        return replace(self, path=f"{self.path}/{place}")
 
     def emit(self, event: str, /, **data: Any) -> None:
         """Tell the observer. Whatever it raises is logged and never reaches the run."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .doubles import FakeClock, FakeTool, RecordedSpan, RecordingTracer
 from .fake_llm import FakeLLM
+from .fake_memory import FakeMemory
 from .faults import FaultyStore
 from .run import make_test_ctx
 from .store_suite import StoreSuite
@@ -11,6 +12,7 @@ from .store_suite import StoreSuite
 __all__ = [
     "FakeClock",
     "FakeLLM",
+    "FakeMemory",
     "FakeTool",
     "FaultyStore",
     "RecordedSpan",

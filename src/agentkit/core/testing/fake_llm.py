@@ -64,6 +64,10 @@ class FakeLLM:
         self._rule = None
         return self
 
+    def pricing(self, model: str | None, usage: Usage, /) -> float:
+        """What a call costs: as much as it reports, so a limit in USD can be told of any model's name."""
+        return usage.cost_usd
+
     async def stream(self, request: ChatRequest, /) -> AsyncGenerator[Delta, None]:
         """The pieces of the next answer; the last one has usage, finish reason and calls."""
         self.requests.append(request)

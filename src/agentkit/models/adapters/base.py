@@ -5,15 +5,19 @@ Touches only its arguments. No client library is imported: an adapter calls the 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
-from agentkit.core.contracts.errors import EmptyRequestError
+from agentkit.core.contracts.errors import TransientError
+from agentkit.core.contracts.frozen import thaw
 from agentkit.core.contracts.jsontext import canonical_json, parse_object
-from agentkit.core.contracts.messages import derived
+from agentkit.core.contracts.messages import Message, derived
 from agentkit.core.contracts.offers import Breakpoint, ToolSchema
 from agentkit.core.contracts.requests import ChatRequest, Delta, LLMResult, assemble_deltas
-from agentkit.core.contracts.validity import Repaired, Rules, repair, require_request
+from agentkit.core.contracts.validity import GrowingView, Repaired, Rules, require_request
+from agentkit.models.catalog.abilities import abilities
 
 VIEWS = 32
 """Conversations whose views an adapter keeps at hand; any other is repaired as a whole, which costs time alone."""
@@ -26,21 +30,41 @@ class Views:
     """The views of the transcripts that one adapter sends, each carried on from the request before.
 
     A request continues the conversation whose messages, by identity, it begins with. `keep` bounds how many
-    conversations are remembered, the latest used ones.
+    conversations are remembered, those used last.
     """
 
     def __init__(self, rules: Rules, *, keep: int = VIEWS) -> None:
+        if keep < 1:
+            raise ValueError(f"keep must be at least 1, not {keep}")
         self.rules = rules
         self._keep = keep
+        self._known: OrderedDict[int, GrowingView] = OrderedDict()
+        self._next = 0
 
     def of(self, request: ChatRequest) -> Repaired:
         """The view that the rules accept, with its changes and `places`. EmptyRequestError for nothing to answer."""
-        found = repair(request.messages, self.rules, prefix=request.prefix_length)
+        given, prefix = request.messages, request.prefix_length
+        # The longest head wins: a fork and its origin share the shorter one. Of equals the latest used.
+        key = max(
+            (key for key, view in self._known.items() if view.known and view.continues(given)),
+            key=lambda key: self._known[key].known,
+            default=-1,
+        )
+        if key < 0:
+            key = self._next
+            self._next += 1
+            self._known[key] = GrowingView(self.rules)
+        self._known.move_to_end(key)
+        found = self._known[key].repaired(given, prefix=prefix)
+        if not self._known[key].known:
+            del self._known[key]  # nothing was settled, so nothing could be recognised
+        elif len(self._known) > self._keep:
+            self._known.popitem(last=False)
         require_request(found.messages)
         return found
 
 
-def leading_system(view: Sequence[Any]) -> int:
+def leading_system(view: Sequence[Message]) -> int:
     """How many messages at the start of a view are system or developer text."""
     return next((at for at, m in enumerate(view) if m.role not in ("system", "developer")), len(view))
 
@@ -54,7 +78,7 @@ def model_of(request: ChatRequest, default: str | None) -> str:
 
 
 def planned_marks(request: ChatRequest) -> tuple[Breakpoint, ...] | None:
-    """The breakpoint plan of a request; None where `cache_hint` is none (absent, or merely truthy).
+    """The breakpoint plan of a request, by position; None where `cache_hint` is none (absent, or merely truthy).
 
     ValueError for a position behind the last message.
     """
@@ -74,7 +98,7 @@ def planned_marks(request: ChatRequest) -> tuple[Breakpoint, ...] | None:
 
 
 def parameters_of(tool: ToolSchema) -> dict[str, Any]:
-    """The JSON Schema of a tool's arguments, keys in canonical order; computed once per tool."""
+    """The JSON Schema of a tool's arguments, keys in canonical order; computed once per tool, not to be changed."""
     return derived(tool, "_parameters", _parameters)
 
 
@@ -91,17 +115,21 @@ class ToolForms:
         self._forms: list[dict[str, Any]] = []
 
     def of(self, tools: tuple[ToolSchema, ...] | None) -> list[dict[str, Any]]:
-        """A list that is not to be changed; empty for no tools."""
+        """A list that is not to be changed; empty for no tools. ValueError for two tools of one name."""
         if not tools:
             return []
         if tools is not self._known:
-            self._forms = [self._render(tool) for tool in sorted(tools, key=lambda tool: tool.name)]
+            in_order = sorted(tools, key=lambda tool: tool.name)
+            for left, right in pairwise(in_order):
+                if left.name == right.name:
+                    raise ValueError(f"two tools are named {left.name!r}; a model could not tell them apart")
+            self._forms = [self._render(tool) for tool in in_order]
             self._known = tools
         return self._forms
 
 
 class Choice(NamedTuple):
-    """Which tools may be called. `kind`: auto, any, none, tool (that of `name`), or native (`raw` as it was given)."""
+    """Which tools may be called. `kind`: auto, any, none, tool (that of `name`), or native: `raw` as it was given."""
 
     kind: str
     name: str | None = None
@@ -110,8 +138,29 @@ class Choice(NamedTuple):
 
 def choice_of(given: Any) -> Choice | None:
     """A request's `tool_choice`: None, a word (auto, any or required, none), or a mapping in a provider's own form.
-    TypeError or ValueError for anything else."""
-    raise NotImplementedError
+
+    A mapping that names one tool, in Anthropic's, OpenAI's or the plain shape `{"name": ...}`, is of kind `tool`.
+    ValueError for another word, TypeError for anything else.
+    """
+    if given is None:
+        return None
+    if isinstance(given, str):
+        kind = _CHOICES.get(given)
+        if kind is None:
+            raise ValueError(f"tool_choice must be auto, any, required, none or {{'name': tool}}, not {given!r}")
+        return Choice(kind)
+    if not isinstance(given, Mapping):
+        raise TypeError(f"tool_choice must be a str or a mapping, not {type(given).__name__}")
+    kind, inner = given.get("type"), given.get("function")
+    name = inner.get("name") if isinstance(inner, Mapping) else given.get("name")
+    if isinstance(name, str) and kind in (None, "tool", "function") and set(given) <= {"type", "name", "function"}:
+        return Choice("tool", name)
+    if isinstance(kind, str) and kind in _CHOICES and len(given) == 1:
+        return Choice(_CHOICES[kind])
+    return Choice("native", raw=thaw(given))
+
+
+_CHOICES = {"auto": "auto", "any": "any", "required": "any", "none": "none"}
 
 
 class Form(NamedTuple):
@@ -125,7 +174,35 @@ class Form(NamedTuple):
 def form_of(given: Any) -> Form | None:
     """A request's `response_format`: None, a JSON Schema, a class with `model_json_schema`, or a mapping in a
     provider's own form (`{"type": "json_schema", ...}`, `{"type": "json_object"}`). TypeError for anything else."""
-    raise NotImplementedError
+    if given is None:
+        return None
+    describe = getattr(given, "model_json_schema", None)
+    if callable(describe):
+        return Form(getattr(given, "__name__", "answer"), describe())
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"response_format must be a JSON Schema, a class with model_json_schema or a mapping, not "
+            f"{type(given).__name__}"
+        )
+    kind = given.get("type")
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return Form("answer", None)
+    if kind != "json_schema":
+        return Form(_name_of(given.get("title")), thaw(given))
+    inner = given.get("json_schema")
+    inner = inner if isinstance(inner, Mapping) else given
+    schema, strict = inner.get("schema"), inner.get("strict")
+    if not isinstance(schema, Mapping):
+        raise TypeError("a response_format of type json_schema needs its JSON Schema under `schema`")
+    return Form(_name_of(inner.get("name")), thaw(schema), strict if isinstance(strict, bool) else None)
+
+
+def _name_of(name: Any) -> str:
+    """A name that every provider takes for a form: letters, digits, underscore and dash, at most 64."""
+    text = name if isinstance(name, str) else ""
+    return "".join([c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in text])[:64] or "answer"
 
 
 # Settings
@@ -139,9 +216,31 @@ class Settings(NamedTuple):
     dropped: tuple[str, ...]
 
 
-def settings_of(request: ChatRequest, model: str, provider: str | None = None) -> Settings:
-    """Temperature and options of a request, less what the catalogue says that the model refuses."""
-    raise NotImplementedError
+def settings_of(request: ChatRequest, model: str) -> Settings:
+    """Temperature and options of a request, less what the catalogue says that the model refuses.
+
+    `cache_key` is among the values where it is set: adapters send it under the provider's own name, or not at all.
+    """
+    values: dict[str, Any] = thaw(request.options)
+    if request.temperature is not None:
+        values.setdefault("temperature", request.temperature)
+    dropped = abilities(model).refused(values)
+    for name in dropped:
+        del values[name]
+    return Settings(values, dropped)
+
+
+def reported(provider: str, said: Mapping[str, Any], settings: Settings, view: Repaired) -> dict[str, Any]:
+    """The `meta` of an answer: what the provider said under its name, and what was left out or repaired, if anything.
+
+    `dropped`: names of parameters that the model refuses; `repaired`: (code, index in the request) of each change.
+    """
+    meta: dict[str, Any] = {provider: {key: value for key, value in said.items() if value is not None}}
+    if settings.dropped:
+        meta["dropped"] = settings.dropped
+    if view.changes:
+        meta["repaired"] = tuple([(change.code, change.index) for change in view.changes])
+    return meta
 
 
 # Clients
@@ -155,25 +254,62 @@ def without_retries(client: Any, timeout: float | None) -> Any:
     return with_options(max_retries=0) if timeout is None else with_options(max_retries=0, timeout=timeout)
 
 
-def raw_events(stream: Any) -> AsyncIterator[tuple[str | None, dict[str, Any]]]:
-    """The events of a client's stream as they were sent: (event name, data with its keys in their order).
+class RawEvent(NamedTuple):
+    """One event of a stream as it was sent: its name, if it has one, and its JSON data, keys in their order."""
 
-    Closes the HTTP response when it ends, fails or is closed early.
+    name: str | None
+    data: dict[str, Any]
+
+
+async def raw_events(stream: Any) -> AsyncGenerator[RawEvent, None]:
+    """The events of a client's stream. The HTTP response is closed when they end, fail or are closed early.
+
+    A client's own event objects forget the order of keys and may drop what they do not know, so the events are read in
+    front of them; a stream without `_iter_events` gives objects with `to_dict` or `model_dump`. TransientError for data
+    that is no JSON object: the line was cut.
     """
-    raise NotImplementedError
+    sent = getattr(stream, "_iter_events", None)
+    try:
+        if sent is None:
+            async for event in stream:
+                data = plain(event)
+                yield RawEvent(data.get("type"), data)
+            return
+        async for event in sent():
+            if not event.data or event.data.startswith("[DONE]"):
+                continue
+            sent_data = parse_object(event.data)
+            if sent_data is None:
+                raise TransientError("an event of the stream is no JSON object: the answer was cut off")
+            yield RawEvent(event.event, sent_data)
+    finally:
+        await closed(stream)
+
+
+async def closed(stream: Any) -> None:
+    """Closes a client's stream or response; one that cannot be closed is left alone."""
+    close = getattr(stream, "close", None) or getattr(stream, "aclose", None)
+    if close is not None:
+        made = close()
+        if hasattr(made, "__await__"):
+            await made
+
+
+def plain(value: Any) -> dict[str, Any]:
+    """A client's object as the JSON data that it was made of."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    for name in ("to_dict", "model_dump"):
+        dump = getattr(value, name, None)
+        if callable(dump):
+            found: dict[str, Any] = dump(mode="json", exclude_unset=True)
+            return found
+    raise TypeError(f"cannot read a {type(value).__name__} of the client; a mapping or an object with to_dict is due")
 
 
 async def collected(deltas: AsyncIterator[Delta]) -> LLMResult:
     """What a stream adds up to; the stream is closed, also when it fails."""
-    raise NotImplementedError
-
-
-def reported(meta: Mapping[str, Any], provider: str, settings: Settings, view: Repaired) -> dict[str, Any]:
-    """The `meta` of an answer: what the provider said under its name, and what was left out or repaired, if anything.
-
-    `dropped`: names of parameters; `repaired`: (code, message index) of each change to the transcript.
-    """
-    raise NotImplementedError
-
-
-_ = (EmptyRequestError, assemble_deltas)
+    try:
+        return assemble_deltas([delta async for delta in deltas])
+    finally:
+        await closed(deltas)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from agentkit.core.contracts.worth import PriceRates, Verdict, pays
+
 from .base import Declined, Plan, apply
 from .clear_results import ClearResultsCompactor
 from .cut import cut_points, obligations, plan_cut, round_points
@@ -15,7 +17,6 @@ from .summarize import Compacted, Summariser, SummarizeCompactor, SummaryFailed,
 from .summary import Artifact, Constraint, Decision, Failure, Piece, Point, Step, Summary
 from .truncate import TruncationCompactor
 from .window import WindowCompactor
-from .worth import PriceRates, Verdict, pays
 
 __all__ = [
     "DELTA_SCHEMA",

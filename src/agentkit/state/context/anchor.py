@@ -127,10 +127,14 @@ class Anchor:
         sent = [*layout.segment("summary").messages, *layout.segment("tail").messages]
         return cls(usage.prompt_tokens, volatile, version, prefix, sent, (model, layout.tools))
 
-    def holds(self, *, version: int, prefix: PrefixContext, messages: list[Message]) -> bool:
-        """Whether all that was reported still stands in front of what came after."""
+    def holds(
+        self, *, version: int, prefix: PrefixContext, messages: list[Message], tools: tuple[str, ...] | None = None
+    ) -> bool:
+        """Whether all that was reported still stands in front of what came after. `tools`: the schemas that will be
+        sent, None for the same ones."""
         return (
             self.version == version
+            and (tools is None or self.settings[1:] == (tools,))
             and len(self.messages) <= len(messages)
             and (self.prefix is prefix or self.prefix == prefix)
             and same_objects(self.messages, messages[: len(self.messages)])

@@ -36,7 +36,7 @@ _DEFAULTS: dict[str, tuple[type, Callable[[], Any]]] = {
     "journal": (MutationJournal, MutationJournal),
     "token_counter": (TokenCounter, ApproxTokenCounter),
 }
-_PRIVATE = ("_lock", "_head", "_fork", "_identity", "_schemas")
+_PRIVATE = ("_lock", "_head", "_fork", "_identity", "_sent", "_schemas")
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,7 @@ class WorkingContext:
             require(self.scope, Scope, "scope")
         self._version = 0
         self._anchor: Anchor | None = None
+        self._policies: dict[str, Any] = {}
         self._fresh()
 
     def _fresh(self) -> None:
@@ -106,6 +107,7 @@ class WorkingContext:
         self._head = KnownHead()
         self._fork: ForkPoint | None = None
         self._identity = object()
+        self._sent: Layout | None = None
         self._schemas: tuple[tuple[str, ...], Message] | None = None
 
     # -- writing ---------------------------------------------------------------------------------------------------
@@ -160,6 +162,18 @@ class WorkingContext:
         """Counts rewrites of the tail from 0; an append does not change it."""
         return self._version
 
+    @property
+    def sent(self) -> Layout | None:
+        """The layout of the last request that was recorded here or, in a fork, before it; what `breakpoints` takes as
+        `previous`. Not kept by pickle and copies."""
+        return self._sent
+
+    @property
+    def policies(self) -> dict[str, Any]:
+        """Plain data that middleware keeps with this context, a breaker's state say: it is forked and dehydrated along,
+        and no part of equality, snapshots or merges."""
+        return self._policies
+
     def get(self, key: str, default: Any = None) -> Any:
         """A note of the scratchpad."""
         return self.scratchpad.get(key, default)
@@ -182,15 +196,26 @@ class WorkingContext:
             return self._measure_with_tail(self.prefix.rendered)
         return await self.token_counter.estimate(self.assembled())
 
-    def count(self, calibration: Calibration | None = None) -> TokenCount:
+    def count(
+        self,
+        calibration: Calibration | None = None,
+        *,
+        tools: Iterable[ToolSchema | Mapping[str, Any]] | None = None,
+    ) -> TokenCount:
         """How large the next request is, from the last report that still holds and an estimate of what came after.
 
-        Without such a report the whole is estimated. Counters that need I/O are replaced by the formula here.
+        Without such a report the whole is estimated, with the schemas of `tools`. A report on other tools than these
+        holds no longer; None takes whatever they were. Counters that need I/O are replaced by the formula here.
         """
         calibration = calibration or Calibration()
+        schemas = None if tools is None else canonical_tools(tools)
         anchor = self._anchor
-        if anchor is None or not anchor.holds(version=self._version, prefix=self.prefix, messages=self.messages):
-            return unanchored(self._measure_with_tail(self.prefix.rendered), calibration)
+        holds = anchor is not None and anchor.holds(
+            version=self._version, prefix=self.prefix, messages=self.messages, tools=schemas
+        )
+        if anchor is None or not holds:
+            estimate = self._measure_with_tail(self.prefix.rendered) + self._measure_schemas(schemas or ())
+            return unanchored(estimate, calibration)
         appended = self._measure(self.messages[len(anchor.messages) :])
         return anchored(anchor, appended, calibration, exact=bool(getattr(self.token_counter, "exact", False)))
 
@@ -203,6 +228,7 @@ class WorkingContext:
         """
         require(usage, Usage, "usage")
         require(layout, Layout, "layout")
+        self._sent = layout
         volatile = self._measure(layout.segment("volatile").messages)
         anchor = Anchor.of(usage, layout, version=self._version, prefix=self.prefix, volatile=volatile, model=model)
         if anchor is None or not anchor.holds(version=self._version, prefix=self.prefix, messages=self.messages):
@@ -253,6 +279,7 @@ class WorkingContext:
         child = self._sibling(self.messages.copy())
         child.journal.mark_committed()
         child._version, child._anchor, child._head = self._version, self._anchor, self._head.copy()
+        child._sent = self._sent
         child._fork = child._fork_point(self)
         return child
 
@@ -346,6 +373,7 @@ class WorkingContext:
         child.__dict__.update(self.__dict__)
         child.messages, child.scratchpad, child.journal = messages, private_copy(self.scratchpad), self.journal.copy()
         child._version, child._anchor = 0, None
+        child._policies = private_copy(self._policies)
         child._fresh()
         return child
 

@@ -58,6 +58,7 @@ def dehydrate(ctx: WorkingContext, usage: Usage, iteration: int, repaired: int =
         shared=ctx.shared,
         scope=None if scope is None else FrozenDict(org_id=scope.org_id, domain_id=scope.domain_id),
         version=ctx.version,
+        policies=deep_freeze(dict(ctx.policies)),
         usage=FrozenDict({k: getattr(usage, f) for k, f in {**_REQUIRED_USAGE, **_OPTIONAL_USAGE}.items()}),
         iteration=iteration,
         repaired=repaired,
@@ -93,6 +94,7 @@ def rehydrate(
         bool(saved.get("shared", False)),
         scope=_scope(saved.get("scope")),
     )
+    ctx.policies.update(thaw(dict(saved.get("policies") or {})))
     ctx._version = int(saved.get("version", 0))  # a saved context goes on counting its rewrites
     return ctx, usage, iteration + 1, int(saved.get("repaired", 0))
 

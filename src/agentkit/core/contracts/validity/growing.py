@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from agentkit.core.contracts.blocks import NativeBlock
 from agentkit.core.contracts.messages import Message, marked, same_objects
 
+from .problems import Problem
 from .rules import STRICT, Rules
-from .view import repair
+from .view import Repaired, repair
 
 _ANCHOR = Message("user", "-")
 """Stands in front of a stretch that begins with an answer of the model, as something always does."""
@@ -26,15 +29,16 @@ class GrowingView:
 
     def __init__(self, rules: Rules = STRICT) -> None:
         self._rules = rules
-        self._seen: list[Message] = []
-        self._view: list[Message] = []
-        self._ids: set[str] = set()
-        self._prefix: int | None = None
+        self._forget(None)
 
     def messages(self, given: Sequence[Message], *, prefix: int | None = None) -> tuple[Message, ...]:
         """The messages of `repair(given, rules, prefix=prefix)`."""
+        return self.repaired(given, prefix=prefix).messages
+
+    def repaired(self, given: Sequence[Message], *, prefix: int | None = None) -> Repaired:
+        """`repair(given, rules, prefix=prefix)`."""
         known = len(self._seen)
-        if prefix != self._prefix or len(given) < known or not same_objects(self._seen, list(given[:known])):
+        if prefix != self._prefix or not self.continues(given):
             self._forget(prefix)
             known = 0
         cuts = [at for at in range(max(known, 1), len(given)) if _begins(given, at)]
@@ -42,26 +46,43 @@ class GrowingView:
         for end in ends:
             if not self._settle(given[len(self._seen) : end], prefix):
                 self._forget(prefix)
-                return repair(given, self._rules, prefix=prefix).messages
+                return repair(given, self._rules, prefix=prefix)
         rest = given[len(self._seen) :]
         made = self._repaired(rest, prefix)
         if made is None:
-            return repair(given, self._rules, prefix=prefix).messages
-        return (*self._view, *made[0])
+            return repair(given, self._rules, prefix=prefix)
+        return Repaired((*self._view, *made.messages), (*self._changes, *made.changes), (*self._places, *made.places))
+
+    def continues(self, given: Sequence[Message]) -> bool:
+        """Whether `given` begins with all that is known of the transcript, which is nothing at first."""
+        known = len(self._seen)
+        if not known:
+            return True
+        # Most that is no continuation differs here already.
+        if len(given) < known or given[known - 1] is not self._seen[-1]:
+            return False
+        return same_objects(self._seen, list(given[:known]))
+
+    @property
+    def known(self) -> int:
+        """How many messages are known, whose view stays as it is."""
+        return len(self._seen)
 
     def _settle(self, stretch: Sequence[Message], prefix: int | None) -> bool:
         made = self._repaired(stretch, prefix)
         if made is None:
             return False
-        if not made[0] or made[0][-1].role not in ("user", "tool"):
+        if not made.messages or made.messages[-1].role not in ("user", "tool"):
             return True  # nothing of what stands in front of the next answer is shown: that one goes with this stretch
-        self._view += made[0]
-        self._ids |= made[1]
+        self._view += made.messages
+        self._changes += made.changes
+        self._places += made.places
+        self._ids |= made.ids
         self._seen += stretch
         return True
 
-    def _repaired(self, stretch: Sequence[Message], prefix: int | None) -> tuple[tuple[Message, ...], set[str]] | None:
-        """The view of a stretch and the ids of its calls; None where it cannot be told by itself."""
+    def _repaired(self, stretch: Sequence[Message], prefix: int | None) -> _Stretch | None:
+        """The view of a stretch, as a part of the whole; None where it cannot be told by itself."""
         ids: set[str] = set()
         for message in stretch:
             for call in message.tool_calls:
@@ -74,15 +95,35 @@ class GrowingView:
                 return None
             if any(isinstance(block, NativeBlock) for block in message.blocks):
                 return None
+        at = len(self._view)
         if self._seen and _is_plain(stretch):
-            return tuple(stretch), ids
+            return _Stretch(tuple(stretch), (), [(at + n, 1) for n in range(len(stretch))], ids)
         if not self._seen:
-            return repair(stretch, self._rules, prefix=prefix).messages, ids
-        view = repair((_ANCHOR, *stretch), self._rules, prefix=0).messages
-        return (view[1:], ids) if view and view[0] is _ANCHOR else None
+            found = repair(stretch, self._rules, prefix=prefix)
+            return _Stretch(found.messages, found.changes, found.places[1:], ids)
+        view, changes, places = repair((_ANCHOR, *stretch), self._rules, prefix=0)
+        if not view or view[0] is not _ANCHOR:
+            return None
+        front, before = self._places[-1], len(self._seen) - 1
+        moved = [front if place[0] == 0 else (at - 1 + place[0], place[1]) for place in places[2:]]
+        return _Stretch(view[1:], tuple([replace(c, index=before + c.index) for c in changes]), moved, ids)
 
     def _forget(self, prefix: int | None) -> None:
-        self._seen, self._view, self._ids, self._prefix = [], [], set(), prefix
+        self._seen: list[Message] = []
+        self._view: list[Message] = []
+        self._changes: list[Problem] = []
+        self._places: list[tuple[int, int]] = [(0, 0)]
+        self._ids: set[str] = set()
+        self._prefix: int | None = prefix
+
+
+class _Stretch(NamedTuple):
+    """What is sent of a stretch, the changes made for it, where each of its messages ends, and the ids of its calls."""
+
+    messages: tuple[Message, ...]
+    changes: tuple[Problem, ...]
+    places: Sequence[tuple[int, int]]
+    ids: set[str]
 
 
 def _is_plain(stretch: Sequence[Message]) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from agentkit.models.catalog import rates
-from agentkit.state.compaction import pays
+from agentkit.core.contracts.worth import pays
 
 
 @dataclass

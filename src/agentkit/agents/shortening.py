@@ -1,0 +1,71 @@
+"""Shortens the context of a run with the compactor of its request builder. Touches the context and what is handed in.
+
+The middleware `compaction` does the same inside the invoker; this is for an agent that has its own compactor, and for a
+request that turned out too large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import is_
+
+from agentkit.core.contracts.counting import TokenCounter
+from agentkit.core.contracts.errors import Conflict
+from agentkit.core.contracts.messages import Message
+from agentkit.core.contracts.ports import Compactor, Ctx
+from agentkit.core.contracts.tokens import measure
+from agentkit.state.context import WorkingContext
+
+from .hooks import CompactionWatch, Hooks
+
+LARGEST_SCALE = 64.0
+"""How much larger than it is counted a transcript is shown to a compactor that sees no reason to shorten it."""
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A counter whose figures are another's times `factor`."""
+
+    counter: TokenCounter
+    factor: float
+
+    def measure(self, messages: Sequence[Message], /) -> int:
+        return round(self.factor * measure(messages, self.counter))
+
+    async def estimate(self, messages: Sequence[Message], /) -> int:
+        return self.measure(messages)
+
+
+async def shorten(
+    wc: WorkingContext, compactor: Compactor, ctx: Ctx, hooks: Hooks | None = None, *, factor: float = 1.0
+) -> bool:
+    """Whether the compactor shortened the tail. `factor`: how much larger than counted the tail is.
+
+    What arrived while it worked stays. When somebody else rewrote the context meanwhile, theirs counts.
+    """
+    tail, version = tuple(wc.messages), wc.version
+    counter = wc.token_counter if factor == 1.0 else Scaled(wc.token_counter, factor)
+    left = await compactor.compact(tail, ctx, counter=counter)
+    if not left or (len(left) == len(tail) and all(map(is_, left, tail))):
+        return False
+    watch, before = CompactionWatch(hooks or Hooks()), wc.count().tokens
+    await watch.before_rewrite(wc, ctx)
+    try:
+        wc.rewrite(len(tail), left, version=version)
+    except Conflict:
+        return False
+    ctx.emit("compaction.done", messages=len(tail), left=len(left), tokens=before, tokens_left=wc.count().tokens)
+    await watch.after_rewrite(wc, ctx)
+    return True
+
+
+async def shorten_to_fit(wc: WorkingContext, compactor: Compactor, ctx: Ctx, hooks: Hooks, factor: float) -> bool:
+    """`shorten` for a request that was too large by `factor`: a compactor whose own threshold is higher is shown a
+    transcript that much larger, then twice that, until it shortens it or will not."""
+    factor = max(factor, 1.0)
+    while factor <= LARGEST_SCALE:
+        if await shorten(wc, compactor, ctx, hooks, factor=factor):
+            return True
+        factor *= 2
+    return False
