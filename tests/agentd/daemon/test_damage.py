@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from agentd.context.registry import Contexts
@@ -175,7 +175,7 @@ async def test_f11_restore_returns_the_ids_that_cannot_be_read() -> None:
         records: Records = agent.services.records
         rows = [await records.get("context", context) for context in ("d", "c", "b", "a")]
         contexts = Contexts()
-        given = [replace(row, state=b"[]") if row and row.id in ("b", "d") else row for row in rows]
+        given = [msgspec.structs.replace(row, state=b"[]") if row and row.id in ("b", "d") else row for row in rows]
         assert contexts.restore(row for row in given if row is not None) == ["b", "d"]
         assert contexts.ids() == ["a", "c"]
         assert not any(held.is_dirty for held in contexts)

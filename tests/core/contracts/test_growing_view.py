@@ -31,6 +31,24 @@ def test_a_valid_transcript_grows_as_repair_has_it(messages: list[Message], step
     grown(messages, steps, rules, None)
 
 
+CHAT = st.lists(
+    st.builds(
+        Message,
+        st.sampled_from(["user", "user", "assistant", "assistant", "system"]),
+        st.sampled_from(["a", "b\n", "é", "", " ", "\u2003", "\ud800", "\ud83d\ude00"]),
+        st.sampled_from([None, None, None, "n"]),
+    ),
+    max_size=12,
+)
+
+
+@given(CHAT, st.lists(st.integers(0, 12)), RULES, st.sampled_from([None, 0, 1]))
+def test_a_chat_of_texts_grows_as_repair_has_it(
+    messages: list[Message], steps: list[int], rules: Rules, prefix: int | None
+) -> None:
+    grown(messages, steps, rules, prefix)
+
+
 @given(valid_transcripts(), valid_transcripts(), RULES)
 def test_another_head_starts_anew(first: list[Message], second: list[Message], rules: Rules) -> None:
     view = GrowingView(rules)

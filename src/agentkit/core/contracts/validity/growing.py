@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from agentkit.core.contracts.blocks import NativeBlock
-from agentkit.core.contracts.messages import Message, marked, same_objects
+from agentkit.core.contracts.messages import Message, derived, marked, same_objects
+from agentkit.core.contracts.surrogates import has_surrogates
 
 from .problems import Problem
 from .rules import STRICT, Rules
-from .view import Repaired, repair
+from .view import Repaired, joined, joining, repair
 
 _ANCHOR = Message("user", "-")
 """Stands in front of a stretch that begins with an answer of the model, as something always does."""
@@ -97,7 +98,7 @@ class GrowingView:
                 return None
         at = len(self._view)
         if self._seen and _is_plain(stretch):
-            return _Stretch(tuple(stretch), (), [(at + n, 1) for n in range(len(stretch))], ids)
+            return self._plain(stretch, at, ids)
         if not self._seen:
             found = repair(stretch, self._rules, prefix=prefix)
             return _Stretch(found.messages, found.changes, found.places[1:], ids)
@@ -107,6 +108,16 @@ class GrowingView:
         front, before = self._places[-1], len(self._seen) - 1
         moved = [front if place[0] == 0 else (at - 1 + place[0], place[1]) for place in places[2:]]
         return _Stretch(view[1:], tuple([replace(c, index=before + c.index) for c in changes]), moved, ids)
+
+    def _plain(self, stretch: Sequence[Message], at: int, ids: set[str]) -> _Stretch:
+        """A plain stretch as it is sent: as it is, or with the texts behind the answer as one message."""
+        texts = stretch[1:]
+        if len(texts) < 2 or not self._rules.alternation:
+            return _Stretch(tuple(stretch), (), [(at + n, 1) for n in range(len(stretch))], ids)
+        before = len(self._seen)
+        changes = tuple([joining("user", before + n) for n in range(2, len(stretch))])
+        places = [(at, 1), *[(at + 1, n) for n in range(1, len(stretch))]]
+        return _Stretch((stretch[0], joined(texts[0], texts[1:])), changes, places, ids)
 
     def _forget(self, prefix: int | None) -> None:
         self._seen: list[Message] = []
@@ -128,15 +139,18 @@ class _Stretch(NamedTuple):
 
 def _is_plain(stretch: Sequence[Message]) -> bool:
     """Whether a stretch is an answer and what was said to it, in texts that every provider takes as they are."""
-    if len(stretch) > 2 or stretch[0].role != "assistant" or (len(stretch) == 2 and stretch[1].role != "user"):
-        return False
-    return all(
-        not (m.tool_calls or m.blocks or m.name or m.is_error or m.meta or m.tool_call_id)
-        and m.content.isascii()
-        and not m.content.isspace()
-        and m.content != ""
-        for m in stretch
+    return (
+        stretch[0].role == "assistant"
+        and all(m.role == "user" for m in stretch[1:])
+        and all(derived(m, "_is_text", _is_text) for m in stretch)
     )
+
+
+def _is_text(m: Message) -> bool:
+    if m.tool_calls or m.blocks or m.name or m.is_error or m.meta or m.tool_call_id:
+        return False
+    text = m.content
+    return text != "" and not text.isspace() and not has_surrogates(text)
 
 
 def _begins(given: Sequence[Message], at: int) -> bool:

@@ -142,7 +142,7 @@ class _View:
         self._end(turn.last_index)
 
     def messages(self) -> tuple[Message, ...]:
-        return tuple([made.first if made.more is None else _joined(made.first, made.more) for made in self._made])
+        return tuple([made.first if made.more is None else joined(made.first, made.more) for made in self._made])
 
     def places(self) -> tuple[tuple[int, int], ...]:
         ends = self._ends
@@ -233,7 +233,7 @@ class _View:
                 last.more = []
             last.more.append(message)
             if index is not None and not put_in:
-                self._pairing.report("same-role", index, None, f"joined with the {role} message in front")
+                self._pairing.problems.append(joining(role, index))
         else:
             last = _Made(message)
             made.append(last)
@@ -258,7 +258,12 @@ def _with_items(message: Message, items: Sequence[Item]) -> Message:
     return Message(message.role, None, message.name, blocks=items, meta=message.meta)
 
 
-def _joined(first: Message, more: Sequence[Message]) -> Message:
+def joining(role: str, index: int) -> Problem:
+    """What is reported of a message that is joined with the one in front."""
+    return Problem("same-role", index, None, f"joined with the {role} message in front")
+
+
+def joined(first: Message, more: Sequence[Message]) -> Message:
     """One message of several; known again on the next request, so that nothing is read or hashed anew.
 
     It keeps the first name, which earlier requests carried, and of `meta` our own marks: what a provider said of one
