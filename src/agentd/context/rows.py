@@ -210,9 +210,21 @@ def accepted(msg: Msg) -> tuple[Msg, bool]:
     changes: dict[str, Any] = {}
     for name in msg.__struct_fields__:
         value = getattr(msg, name)
+        if _is_clean(value):
+            continue
         if (clean := _clean(value)) is not value:
             changes[name] = clean
     return (msgspec.structs.replace(msg, **changes), True) if changes else (msg, False)
+
+
+def _is_clean(value: Any) -> bool:
+    """Whether that is plain at first sight, as nearly everything is."""
+    kind = type(value)
+    if kind is str:
+        return bool(value.isascii())
+    if kind is tuple:
+        return all(type(part) is TextPart and part.text.isascii() for part in value)
+    return value is None or kind is int or kind is bool
 
 
 def _clean(value: Any) -> Any:

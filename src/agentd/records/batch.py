@@ -29,17 +29,34 @@ class Batch:
 
     def __init__(self, writes: Sequence[Write], keys: Keys, stamp: Stamp, *, can_delete: bool = True) -> None:
         self._stamp = stamp
-        self.writes = [_checked(write) if can_delete else _undeleting(_checked(write)) for write in writes]
-        self.keys = [keys.key(write.kind, write.id) for write in self.writes]
-        self._kept = [isinstance(write, Save) for write in writes]
-        rows = [key for write, key in zip(self.writes, self.keys, strict=True) if not isinstance(write, Add)]
-        if len(set(rows)) != len(rows):
-            twice = next(key for at, key in enumerate(rows) if key in rows[:at])
-            raise ValueError(f"one commit writes a record once, this one writes {twice!r} twice")
-        self.unseen = [
-            at for at, write in enumerate(self.writes) if isinstance(write, Save) and isinstance(write.seen, Anything)
-        ]
+        self.writes: list[Write] = []
+        self.keys: list[str] = []
+        self._kept: list[bool] = []
+        self.unseen: list[int] = []
         """The places of rows that have to be looked at before, since their writer did not say what it saw."""
+        rows: set[str] = set()
+        for at, write in enumerate(writes):
+            if isinstance(write, Save):
+                require_json(write.state, write.kind, write.id)
+                if isinstance(write.seen, Anything):
+                    self.unseen.append(at)
+            elif isinstance(write, Add):
+                _require_lines(write)
+            elif not isinstance(write, Remove):
+                raise TypeError(f"a commit holds Save, Add and Remove, not {type(write).__name__}")
+            key = keys.key(write.kind, write.id)
+            if not isinstance(write, Add):
+                if key in rows:
+                    raise ValueError(f"one commit writes a record once, this one writes {key!r} twice")
+                rows.add(key)
+            self.keys.append(key)
+            self._kept.append(isinstance(write, Save))
+            if can_delete or not isinstance(write, Remove):
+                self.writes.append(write)
+            else:
+                self.writes.append(Save(write.kind, write.id, GONE, write.seen))
+                if isinstance(write.seen, Anything):
+                    self.unseen.append(at)
         self._before: dict[int, Row | None] = {}
         self._made: dict[int, Row] = {}
         self._sent: list[int] = []
@@ -123,22 +140,12 @@ class Batch:
         return Conflict(name, seen.seq if isinstance(seen, Row) else 0, row.seq if row is not None else 0)
 
 
-def _checked(write: Write) -> Write:
-    if isinstance(write, Save):
-        require_json(write.state, write.kind, write.id)
-    elif isinstance(write, Add):
-        if type(write.first) is not int or write.first < 1:
-            raise ValueError(f"entries of a log are numbered from 1 on, not {write.first!r}")
-        for line in write.lines:
-            if type(line) is not bytes:
-                raise TypeError(f"a line of a log must be bytes, not {type(line).__name__}")
-    elif not isinstance(write, Remove):
-        raise TypeError(f"a commit holds Save, Add and Remove, not {type(write).__name__}")
-    return write
-
-
-def _undeleting(write: Write) -> Write:
-    return Save(write.kind, write.id, GONE, write.seen) if isinstance(write, Remove) else write
+def _require_lines(write: Add) -> None:
+    if type(write.first) is not int or write.first < 1:
+        raise ValueError(f"entries of a log are numbered from 1 on, not {write.first!r}")
+    for line in write.lines:
+        if type(line) is not bytes:
+            raise TypeError(f"a line of a log must be bytes, not {type(line).__name__}")
 
 
 def _with_version(row: Row, version: int) -> Row:

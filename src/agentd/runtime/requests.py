@@ -67,10 +67,12 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Terms:
-    """What follows from settings and model alone. `window` and `output` in tokens."""
+    """What follows from settings and model alone. `window` and `output` in tokens; `learned`: the window that the
+    model's provider has named."""
 
     settings: Settings
     window: int
+    learned: int | None
     output: int
     rates: PriceRates | None
     reduction: Reduction
@@ -107,7 +109,7 @@ class Requests:
         bodies: Mapping[str, str],
     ) -> Situation:
         """What a reduction of this context rests on right now."""
-        terms = self._terms_of(settings)
+        terms = self.terms_of(settings)
         fixed = Fixed(
             self._measured(standing),
             self._counter.measure([standing.prompt]),
@@ -126,15 +128,14 @@ class Requests:
         )
         return Situation(terms.reduction, conditions, terms.summariser, work, bodies, SUMMARY_TIMEOUT)
 
-    def _terms_of(self, settings: Settings) -> Terms:
+    def terms_of(self, settings: Settings) -> Terms:
         """What settings and model alone say: worked out once for each of them."""
-        window = self.window(settings).tokens
-        known = self._terms
-        if known is None or known.settings is not settings or known.window != window:
-            known = self._terms = self._made_terms(settings, window)
+        learned, known = self.learned.get(settings.intelligence.model), self._terms
+        if known is None or known.settings is not settings or known.learned != learned:
+            known = self._terms = self._made_terms(settings, self.window(settings).tokens, learned)
         return known
 
-    def _made_terms(self, settings: Settings, window: int) -> Terms:
+    def _made_terms(self, settings: Settings, window: int, learned: int | None) -> Terms:
         model, how = settings.intelligence.model, settings.context.summarize
         asking = how.model or model
         its_window = model_window(asking, learned=self.learned.get(asking)).tokens if how.model else window
@@ -142,7 +143,7 @@ class Requests:
         if how.prompt is not None:
             summariser = replace(summariser, prompt=how.prompt)
         output = min(settings.intelligence.max_output, max(window // 4, 1))
-        return Terms(settings, window, output, rates(model), reduction_of(settings, window), summariser)
+        return Terms(settings, window, learned, output, rates(model), reduction_of(settings, window), summariser)
 
     def prepare(
         self, held: Context, settings: Settings, standing: Standing, closing: tuple[Message, ...], situation: Situation

@@ -4,11 +4,14 @@ time. Reads what the instance has in memory."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import is_
 from typing import Any
 
 from agentd.config import Settings
 from agentd.context import plan as plans
 from agentd.context.prompt import (
+    Prompt,
+    Rendered,
     StandingData,
     StandingPrompt,
     ToolLine,
@@ -42,6 +45,7 @@ class Prompts:
         self._standing: dict[tuple[str, str], StandingPrompt] = {}
         self._data: dict[tuple[str, str], tuple[tuple[object, ...], StandingData]] = {}
         self._made: dict[Principal, Standing] = {}
+        self._volatile: tuple[tuple[object, ...], Rendered] | None = None
 
     async def of(self, held: Context, sender: Principal, settings: Settings) -> tuple[Standing, tuple[Message, ...]]:
         """What a request of this context in this sender's name begins with, and what closes it."""
@@ -54,7 +58,7 @@ class Prompts:
             self._events.emit("prompt.changed", held.id, None, segment=changed.segment, at=changed.at)
             self._told_failures(held, "standing", rendered.failures)
         keys = await self._memory.prompt_keys()
-        volatile = render_volatile(prompt, data, volatile_data(held.state, keys, self._clock()))
+        volatile = self._volatile_of(prompt, data, held.state, tuple(keys))
         self._told_failures(held, "volatile", volatile.failures)
         return self._standing_of(sender, rendered.text, tools), closing_block(volatile.text)
 
@@ -71,6 +75,18 @@ class Prompts:
             )
             found = self._data[sender.id, sender.role] = (inputs, made)
         return found[1]
+
+    def _volatile_of(self, prompt: Prompt, data: StandingData, state: ContextState, keys: tuple[str, ...]) -> Rendered:
+        """The same text while it would read the same, which within a second it does for all contexts without a plan."""
+        now = self._clock() // 1000 * 1000
+        inputs = (prompt, data, state.plan, keys, now)
+        known = self._volatile
+        if known is not None and known[0][3:] == inputs[3:] and all(map(is_, known[0][:3], inputs[:3])):
+            return known[1]
+        made = render_volatile(prompt, data, volatile_data(state, keys, now))
+        if not made.failures:
+            self._volatile = inputs, made
+        return made
 
     def _standing_of(self, sender: Principal, text: str, tools: tuple[ToolSchema, ...]) -> Standing:
         found = self._made.get(sender)

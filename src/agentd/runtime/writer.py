@@ -216,7 +216,7 @@ class Writer:
     async def reduce_if_due(self) -> None:
         """After a turn and after notes: reduce and write, where the context is over its trigger."""
         settings = self.services.settings
-        window = self.services.requests.window(settings).tokens
+        window = self.services.requests.terms_of(settings).window
         if self.held.state.est_tokens <= settings.context.compact_at * window / 2:
             return
         standing, closing = await self.services.prompts.of(self.held, self.owner, settings)

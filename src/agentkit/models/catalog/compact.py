@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -325,6 +325,11 @@ def _entry(model: str | None) -> tuple[str, dict[str, Any]] | None:
         return None
     if not isinstance(model, str):
         raise TypeError(f"model must be a str or None, not {type(model).__name__}")
+    return _named(model)
+
+
+@lru_cache(256)
+def _named(model: str) -> tuple[str, dict[str, Any]] | None:
     table = _table()
     name = model.lower()
     bare = name.partition("/")[2] or name

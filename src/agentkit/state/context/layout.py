@@ -11,7 +11,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import lru_cache, reduce
 
 from agentkit.core.contracts.checks import require_int
 from agentkit.core.contracts.messages import Message
@@ -21,6 +21,7 @@ from .head import shared_head
 
 KINDS = ("frozen", "summary", "tail", "volatile")
 
+_PLACE = {kind: at for at, kind in enumerate(KINDS)}
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
@@ -61,7 +62,7 @@ class Layout:
 
     def segment(self, kind: str) -> Segment:
         """The segment of that kind."""
-        return self.segments[KINDS.index(kind)]
+        return self.segments[_PLACE[kind]]
 
     @property
     def tokens(self) -> int:
@@ -95,12 +96,13 @@ class Layout:
             later_ttl = first_ttl
         places = [place for place in self._places(previous) if place[2] >= min_tokens]
         for expendable in ("previous", "summary", "frozen"):
-            if len({position for _, position, _ in places}) > max_marks:
+            if len(places) > max_marks and len({position for _, position, _ in places}) > max_marks:
                 places = [place for place in places if place[0] != expendable]
         marks: dict[int, Breakpoint] = {}
-        for name, position, _ in places:
-            marks.setdefault(position, Breakpoint(position, first_ttl if name == "frozen" else later_ttl))
-        return tuple(marks[position] for position in sorted(marks))
+        for name, position, _ in places:  # in order of position
+            if position not in marks:
+                marks[position] = Breakpoint(position, first_ttl if name == "frozen" else later_ttl)
+        return tuple(marks.values())
 
     def _places(self, previous: Layout | None) -> list[tuple[str, int, int]]:
         """(name, position, tokens in front) of each possible mark."""
@@ -120,7 +122,12 @@ class Layout:
 
 def ttl_seconds(ttl: str) -> int:
     """Seconds of a lifetime such as `30s`, `5m`, `1h`; ValueError for any other form."""
-    match = re.fullmatch(r"([0-9]+)([smhd])", str(ttl))
+    return _seconds(str(ttl))
+
+
+@lru_cache(64)
+def _seconds(ttl: str) -> int:
+    match = re.fullmatch(r"([0-9]+)([smhd])", ttl)
     if match is None:
         raise ValueError(f"a lifetime is a number and a unit, such as '5m' or '1h', not {ttl!r}")
     return int(match[1]) * _SECONDS[match[2]]
