@@ -34,6 +34,7 @@ from agentd.context.record import ContextState, TextPart, UserMsg
 from agentd.context.resident import Context
 from agentd.context.settings import Reduction
 from agentd.context.tokens import Conditions
+from agentd.runtime import process
 from agentd.runtime.daemon import Daemon
 from agentkit.core.contracts.messages import Message
 from agentkit.core.contracts.requests import ChatRequest, Delta, LLMResult
@@ -110,6 +111,7 @@ def throughput() -> Table:
     async def run(folder: Path) -> float:
         found = settings(folder, **{"agent.max_parallel_turns": conversations})
         async with await Daemon.open(found, model=InstantLLM()) as agent:
+            process.started()
             await asyncio.gather(*(_turns(agent, f"c{n}", 2) for n in range(conversations)))
             start = perf_counter()
             await asyncio.gather(*(_turns(agent, f"c{n}", turns) for n in range(conversations)))
@@ -117,9 +119,10 @@ def throughput() -> Table:
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        ours = asyncio.run(run(folder))
+        # Both on the event loop that `agentd` runs on, and in a process that looks for garbage as its does.
+        ours = process.run(run(folder))
         rows = _rows_of(folder / "store" / "agentd.db")
-        plain = asyncio.run(_plain(folder / "plain.db", rows, conversations, turns))
+        plain = process.run(_plain(folder / "plain.db", rows, conversations, turns))
         print(f"     ours {ours:,.0f} turns/s, plain loop {plain:,.0f}", flush=True)
         _where(folder / "profile")
     table.faster("durable turns of the daemon", "the same rows through the plainest group commit", ours / plain,
@@ -261,7 +264,7 @@ def profile(folder: str) -> None:
             over.set()
             watcher.join()
 
-    asyncio.run(run())
+    process.run(run())
     for thread in ("loop", "writer"):
         mine = Counter({name: count for name, count in samples.items() if name.startswith(thread)})
         total = sum(mine.values()) or 1

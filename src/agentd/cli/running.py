@@ -33,22 +33,23 @@ def command(ctx: click.Context, files: tuple[str, ...], prompt: str | None, fres
     if prompt is not None:
         ctx.meta[FLAGS].append(("agent.prompt", prompt))
     found = settings(ctx, files)
-    import asyncio
-
     from agentd.cli.logs import log_to_stderr
+    from agentd.runtime import process
 
     log_to_stderr(found.observability.log_level)
-    code = asyncio.run(_run(found, lambda: settings(ctx, files), fresh=fresh))
+    code = process.run(_run(found, lambda: settings(ctx, files), fresh=fresh))
     ctx.exit(code)
 
 
 async def _run(found: Settings, again: Callable[[], Settings], *, fresh: bool) -> int:
     """One life; its exit code."""
     from agentd.cli.starting import started
+    from agentd.runtime import process
 
     signals = Signals()
     signals.listen()
     async with started(found, fresh=fresh) as agent:
+        process.started()
         return await Life(agent, again, signals).run(found)
 
 

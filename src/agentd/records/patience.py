@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -21,18 +20,7 @@ REFUSALS = (Conflict, Fenced, TooLarge, Corrupt)
 
 async def once(call: Callable[[], Awaitable[T]], retry: Retry) -> T:
     """`call()`, or TimeoutError once it took too long; then it may yet be carried out."""
-    watch = retry.watch
-    if watch is None:
-        return await call()
-    watched = watch.begin()
-    try:
-        return await call()
-    except asyncio.CancelledError as error:
-        if watch.was_late(watched):
-            raise TimeoutError(f"the store gave no answer within {watch.timeout:g} s (store.timeout)") from error
-        raise
-    finally:
-        watch.end(watched)
+    return await (call() if retry.watch is None else retry.watch.within(call))
 
 
 async def patiently(operation: str, call: Callable[[], Awaitable[T]], retry: Retry) -> T:

@@ -109,4 +109,8 @@ class Retry:
     watch: Watch | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "watch", None if self.timeout is None else Watch(self.timeout))
+        if self.timeout is None:
+            made = None
+        else:
+            made = Watch(self.timeout, f"the store gave no answer within {self.timeout:g} s (store.timeout)")
+        object.__setattr__(self, "watch", made)

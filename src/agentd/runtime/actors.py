@@ -41,7 +41,7 @@ class Actors:
         self._open = asyncio.Event()
         self._open.set()
         self._actors: dict[str, Actor] = {}
-        self._settled: dict[str, asyncio.Future[Task]] = {}
+        self._settled: dict[str, list[asyncio.Future[Task]]] = {}
         self._conflicts: dict[str, int] = {}
         self._cancelled: dict[str, str] = {}
         self._retry = FIRST_RETRY
@@ -192,9 +192,9 @@ class Actors:
     def settled(self, task: Task) -> None:
         """A task has ended: whoever waits for it is told, and plans that are bound to it are brought up to date."""
         self._cancelled.pop(task.id, None)
-        waiting = self._settled.pop(task.id, None)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(task)
+        for waiting in self._settled.pop(task.id, ()):
+            if not waiting.done():
+                waiting.set_result(task)
         for held in self.services.residents.contexts:
             if held.state.plan is not None and ("task", task.id) in plans.bound(held.state.plan):
                 self._actor(held.id).post(Command(self.settle_bindings, asyncio.get_running_loop().create_future()))
@@ -204,15 +204,18 @@ class Actors:
         task = await self.services.inbox.task(id)
         if task.is_settled:
             return task
-        waiting = self._settled.get(id)
-        if waiting is None:
-            waiting = self._settled[id] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[Task] = asyncio.get_running_loop().create_future()
+        others = self._settled.setdefault(id, [])
+        others.append(waiting)
+        try:
             # It may have ended between the two.
             task = await self.services.inbox.task(id)
-            if task.is_settled:
-                self._settled.pop(id, None)
-                return task
-        return await asyncio.shield(waiting)
+            return task if task.is_settled else await waiting
+        finally:
+            if waiting in others:
+                others.remove(waiting)
+            if not others and self._settled.get(id) is others:
+                del self._settled[id]
 
     async def settle_bindings(self, writer: Writer) -> None:
         """Bring the items of a context's plan up to date whose run, subagent or task has ended."""

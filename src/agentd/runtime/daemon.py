@@ -156,6 +156,8 @@ class Daemon:
 
     async def wait(self, task: str, *, timeout: float | None = None) -> Task:
         """A task once it has ended. LookupError for an unknown one, TimeoutError after `timeout` seconds."""
+        if timeout is None:
+            return await self.actors.wait(task)
         return await asyncio.wait_for(self.actors.wait(task), timeout)
 
     async def ask(self, message: str | Sequence[Part], **where: Any) -> Task:

@@ -14,10 +14,12 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from agentd.config import Settings
+from agentd.records.watch import Watch
 from agentkit.core.contracts.errors import TransientError
 from agentkit.core.contracts.ports import LLM
 from agentkit.core.contracts.requests import ChatRequest, Delta, LLMResult
@@ -132,6 +134,7 @@ class Models:
         """Calls that no endpoint answered."""
         self._timeout, self._default_model, self._max_output = timeout, default_model, max_output
         self._backoff = Backoff() if backoff is None else backoff
+        self._watch = Watch(timeout, "the model gave no answer in time")
         self._sleep, self._random, self._clock = sleep, random, clock
         self._told = _logged if told is None else told
 
@@ -146,8 +149,8 @@ class Models:
         while True:
             endpoint = self.endpoints[route.here]
             try:
-                async with asyncio.timeout(self._timeout):
-                    result = await endpoint.llm.chat(self._addressed(request, endpoint))
+                asked = partial(endpoint.llm.chat, self._addressed(request, endpoint))
+                result = await self._watch.within(asked)
                 if result.finish_reason is None and (endpoint.must_finish or result.partial):
                     raise TransientError("the answer was cut off")
             except (TransientError, OSError) as error:  # TimeoutError is an OSError

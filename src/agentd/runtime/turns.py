@@ -37,6 +37,7 @@ from .preflight import status_text
 from .requests import Prepared
 from .rounds import Rounds
 from .tools.base import EndsTurn
+from .waiting import ended
 from .writer import Spent, Writer
 
 T = TypeVar("T")
@@ -339,7 +340,7 @@ class Turn:
         left = max(self.deadline - self.services.clock() / 1000, 0)
         timer = asyncio.get_running_loop().call_later(left, self._expire)
         try:
-            await asyncio.wait({job})
+            await ended(job)
         except asyncio.CancelledError:  # the actor is being stopped
             job.cancel()
             await asyncio.gather(job, return_exceptions=True)

@@ -32,6 +32,7 @@ from .requests import Prepared, Standing
 from .services import Services
 from .thinking import driven, thinking
 from .tools.base import Answer, ToolError
+from .waiting import ended
 
 T = TypeVar("T")
 
@@ -140,7 +141,10 @@ class Writer:
             found = self.services.calls.reserve(kind, tokens, request, context=self.id, principal=principal)
             if isinstance(found, Reservation):
                 try:
-                    await self._commit_whole()
+                    if kind == "turn":  # only the end of this life can stop it, and the next one reads what is stored
+                        await self.commit()
+                    else:
+                        await self._commit_whole()
                 except BaseException:
                     governor.release(found)
                     raise
@@ -154,10 +158,11 @@ class Writer:
         would part."""
         job = asyncio.ensure_future(self.commit())
         try:
-            await asyncio.shield(job)
+            await ended(job)
         except asyncio.CancelledError:
             await asyncio.gather(job, return_exceptions=True)
             raise
+        job.result()
 
     async def _park(self, wait: Wait, turn: Running) -> None:
         """Wait for a budget without holding a slot; the context stays. The slot is taken again before the next call: a
