@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from inspect import isasyncgen
 from typing import Any
 
 from agentkit.core.contracts.errors import PermanentError, TransientError
@@ -240,12 +241,55 @@ class _Gathered:
 
 
 async def _sent(chunks: AsyncIterator[Any]) -> AsyncGenerator[dict[str, Any], None]:
-    """The chunks of the client's stream as JSON data; the stream is closed when they end or are closed early."""
+    """The chunks of the client's stream as JSON data. The HTTP response is closed when they end or are closed early.
+    TransientError for data that is no JSON: the line was cut."""
     try:
         async for chunk in chunks:
-            yield chunk.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"sdk_http_response"})
+            yield _respelled(chunk.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=_CLIENTS_OWN))
+    except ValueError as error:
+        if type(error).__name__ != "UnknownApiResponseError":
+            raise
+        raise TransientError("a chunk of the stream is no JSON object: the answer was cut off") from error
     finally:
+        for response in _open_responses(chunks):
+            await response.aclose()
         await closed(chunks)
+
+
+_CLIENTS_OWN = frozenset({"sdk_http_response", "automatic_function_calling_history", "parsed"})
+_STANDARD = str.maketrans("-_", "+/")
+
+
+def _respelled(chunk: dict[str, Any]) -> dict[str, Any]:
+    """A chunk with its base64 as the provider writes it: the client reads it as bytes and gives it back in the
+    alphabet of URLs."""
+    for candidate in chunk.get("candidates") or ():
+        for part in (candidate.get("content") or {}).get("parts") or ():
+            for holder, key in ((part, wire.SIGNATURE), (part.get("inlineData"), "data")):
+                if isinstance(holder, dict) and isinstance(holder.get(key), str):
+                    holder[key] = holder[key].translate(_STANDARD)
+    return chunk
+
+
+def _open_responses(stream: Any) -> list[Any]:
+    """The HTTP responses behind a stream that was not read to its end.
+
+    The client's stream is generators inside generators: closing the outer one leaves the inner ones, and with them the
+    connection, to the garbage collector. What they hold is found in their frames; there is no other way to it.
+    """
+    found, work, seen = [], [stream], set()
+    while work:
+        item = work.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        response = getattr(item, "response_stream", None)
+        if hasattr(response, "aclose"):
+            found.append(response)
+        frame = item.ag_frame if isasyncgen(item) else None
+        if frame is not None:
+            work += [v for v in frame.f_locals.values() if isasyncgen(v) or hasattr(v, "response_stream")]
+    return found
 
 
 def _declaration(tool: ToolSchema) -> dict[str, Any]:
