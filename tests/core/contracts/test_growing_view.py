@@ -71,3 +71,12 @@ def test_a_view_tells_whether_a_transcript_continues_what_it_knows() -> None:
     assert not view.continues(first[:2])
     assert not view.continues([*first[:2], Message("user", "three"), first[3]])
     assert not view.continues([Message("user", "one"), *first[1:]])
+
+
+def test_a_fork_may_ask_for_no_more_than_is_known() -> None:
+    view = GrowingView()
+    messages = [Message("user", "one"), Message("assistant", "two"), Message("user", "three")]
+    view.messages(messages)
+    assert view.known == 1
+    assert view.repaired(messages[:1]) == repair(messages[:1])
+    assert view.repaired(messages) == repair(messages)

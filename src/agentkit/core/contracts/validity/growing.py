@@ -128,6 +128,8 @@ class _Stretch(NamedTuple):
 
 def _is_plain(stretch: Sequence[Message]) -> bool:
     """Whether a stretch is an answer and what was said to it, in texts that every provider takes as they are."""
+    if not stretch:
+        return True
     if len(stretch) > 2 or stretch[0].role != "assistant" or (len(stretch) == 2 and stretch[1].role != "user"):
         return False
     return all(
