@@ -26,10 +26,6 @@ LEAST = {"marked blocks": 512, "message ends": 1_024}
 costs nothing."""
 
 
-LEAST_GROWTH = 0.25
-"""The part of their estimate that new messages take at least: where a request grew by less, something else went."""
-
-
 class Sent(NamedTuple):
     """The request in front of one answer. `version` counts the compactions before it."""
 
@@ -69,6 +65,7 @@ class Sizes:
     tools: int = 0
     tokens: dict[int, int] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
+    gone: set[int] = field(default_factory=set)
     edits: int = 0
     version: int = 0
     was_fitted: bool = False
@@ -77,6 +74,8 @@ class Sizes:
     def blocks(self, message: Message, tier: str) -> tuple[Block, ...]:
         """The blocks of a message; all its tokens are in the last, since marks stand at ends of messages."""
         key = id(message)
+        if key in self.gone:
+            return ()
         tokens, name = self.tokens[key], self.names[key]
         known = self._blocks.get(key)
         if known is None or known[:2] != (tokens, name):
@@ -116,7 +115,7 @@ class Sizes:
             self.unseen = max(gap, 0)
             gap -= self.unseen
         own = sum(self.tokens[id(message)] for message in new)
-        if own + gap >= own * LEAST_GROWTH:
+        if own + gap >= 0:
             self._spread(new or messages[-1:], own, own + gap)
         else:
             self._shrink(messages[: len(messages) - len(new)], -gap)
@@ -137,7 +136,7 @@ class Sizes:
 
     def _shrink(self, old: Sequence[Message], excess: int) -> None:
         """The request was smaller than its messages: the newest of those that were sent before are taken to have been
-        replaced by something shorter, which the record does not show."""
+        cut or left out, which the record does not show."""
         for message in reversed(old):
             if excess <= 0:
                 break
@@ -146,6 +145,8 @@ class Sizes:
                 self.tokens[id(message)] -= taken
                 self._rename(message)
                 excess -= taken
+                if not self.tokens[id(message)]:
+                    self.gone.add(id(message))
         taken = min(self.unseen, excess)
         self.unseen -= taken
         self.tools = max(self.tools - (excess - taken), 0)
@@ -223,8 +224,8 @@ def _prompt(sent: Sent, sizes: Sizes, model: str, rules: CacheRules, marks: Sequ
         blocks += sizes.blocks(message, tier)
         starts.append(len(blocks))
     for mark in marks:
-        if 0 < mark.position <= len(starts):
-            at = starts[mark.position - 1] - 1
+        at = starts[mark.position - 1] - 1 if 0 < mark.position <= len(starts) else -1
+        if at >= 0:
             blocks[at] = replace(blocks[at], mark=mark.ttl)
     return Prompt(model, tuple(blocks), mode=_mode(rules), version=sent.version)
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 from agentkit.core.contracts.usage import Usage
 from agentkit.core.contracts.worth import Verdict
 
-from .values import Cost
+from .cost import Cost
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,12 @@ class CacheRequest:
 
 @dataclass(frozen=True)
 class Scenario:
-    """The compared requests together, one way to send them. `name`: recorded, uncached, library, library_long or best;
-    `usage` and `cost` over these requests."""
+    """The compared requests together, one way to send them; `usage` and `cost` over these requests.
+
+    `name`: `recorded`; `uncached`; `library` (its layout and breakpoint plan, where the provider drops what it dropped
+    without a reason in the record); `library_long` (the same at the longer lifetime) and `library_kept` (had it dropped
+    nothing), where these would have been cheaper; `best` (all is read that the rules allow).
+    """
 
     name: str
     usage: Usage

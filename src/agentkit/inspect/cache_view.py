@@ -26,7 +26,9 @@ from .cache_values import BreakKind, CacheRequest, CacheView, Scenario
 from .responses import mode_of, moment
 from .values import Accuracy, Cost, Response
 
-SCENARIOS = ("recorded", "uncached", "library", "library_long", "best")
+SCENARIOS = ("recorded", "uncached", "library", "library_long", "library_kept", "best")
+COPIED = 0.05
+"""Seconds: two responses in a row that are nearer than that bear the time at which the record was copied."""
 
 
 def cache_view(
@@ -40,8 +42,8 @@ def cache_view(
     run = _Run(counter, Sizes(counter, accuracy.factor), Candidates(counter, len(responses)), is_reported)
     sent = _Lockstep(transcript, counter)
     rows = [
-        run.request(one, reading, None if one.place is None else sent.at(one.place))
-        for one, reading in zip(responses, readings, strict=True)
+        run.request(one, reading, None if one.place is None else sent.at(one.place), at)
+        for one, reading, at in zip(responses, readings, _times(responses), strict=True)
     ]
     return CacheView(
         rules=", ".join(dict.fromkeys(rules.name for rules in run.rules.values() if rules is not None)) or None,
@@ -99,11 +101,14 @@ class _Run:
     lanes: dict[tuple[str, str], _Lane] = field(default_factory=dict)
     last: tuple[Prompt, UsageReading, float | None] | None = None
     clock: float = 0.0
+    """Seconds since the first request; an unknown pause is none."""
+    seen_at: float | None = None
 
-    def request(self, response: Response, reading: UsageReading | None, sent: Sent | None) -> CacheRequest:
+    def request(
+        self, response: Response, reading: UsageReading | None, sent: Sent | None, at: float | None
+    ) -> CacheRequest:
         """One response: how its request fared, and how it would have."""
         row = _recorded(response, reading)
-        at = _seconds(response.time)
         rules = self._rules(response)
         if sent is not None:
             self.sizes.fit(sent, response.reported, row.read or 0)
@@ -115,8 +120,10 @@ class _Run:
             self.last = prompt, reading, at
         if at is None:
             self.assumed.add("times")
-        self.clock = max(self.clock, at or self.clock)
-        planned = self._planned(response, reading, sent, rules)
+        if at is not None and self.seen_at is not None:
+            self.clock += max(at - self.seen_at, 0.0)
+        self.seen_at = at
+        planned = self._planned(response, reading, sent, rules, row)
         # A response of several prompts, or one whose figures are in doubt, says nothing about this request alone.
         whole = response.reported if self.is_reported else self.sizes.total(sent.layout.messages())
         if whole is None or (reading is not None and reading.usage.prompt_tokens != whole):
@@ -134,13 +141,15 @@ class _Run:
         return replace(row, planned=planned["library"], costs=told)
 
     def scenarios(self) -> tuple[Scenario, ...]:
-        """The sums, in the order of SCENARIOS; a longer lifetime only where it would have been cheaper."""
+        """The sums, in the order of SCENARIOS; variants of the library's only where they would have been cheaper."""
         found = [Scenario(name, *self.sums[name]) for name in SCENARIOS if name in self.sums]
-        short, long = self.sums.get("library"), self.sums.get("library_long")
-        if short is None or long is None:
-            return tuple(found)
-        is_cheaper = short[1].usd is not None and long[1].usd is not None and long[1].usd < short[1].usd
-        return tuple(one for one in found if one.name != "library_long" or is_cheaper)
+        plain = self.sums["library"][1].usd if "library" in self.sums else None
+        return tuple(
+            one
+            for one in found
+            if not one.name.startswith("library_")
+            or (plain is not None and one.cost.usd is not None and one.cost.usd < plain)
+        )
 
     def _rules(self, response: Response) -> CacheRules | None:
         if response.model is None:
@@ -173,28 +182,34 @@ class _Run:
             previous_usage=before.usage if before is not None and before.cache_known else None,
             day=moment(response.time),
         )
-        return _told(row, report)
+        return _told(row, report, has_times=at is not None and since is not None)
 
     def _planned(
-        self, response: Response, reading: UsageReading | None, sent: Sent, rules: CacheRules
+        self, response: Response, reading: UsageReading | None, sent: Sent, rules: CacheRules, row: CacheRequest
     ) -> dict[str, Usage]:
         """What each way to send this request is billed. Every one is sent, whether it can be compared or not: the next
-        ones read what it left."""
+        ones read what it left. What the provider dropped for no reason in the record is dropped everywhere, but for
+        `library_kept`."""
         model = response.model or ""
         output = reading.usage.output_tokens if reading is not None else self._estimated_output(sent)
         found: dict[str, Usage] = {}
         if reading is not None:
             found["recorded"] = reading.usage
         long = next((name for name in rules.ttl if rules.is_long(name)), None)
-        for name, ttl in (("library", rules.default_ttl), ("library_long", long)):
+        lifetimes = (("library", rules.default_ttl), ("library_long", long), ("library_kept", rules.default_ttl))
+        for name, ttl in lifetimes:
             if ttl is None:
                 continue
             lane = self._lane(name, model, rules, ttl)
             prompt = lane.planner.prompt(sent, self.sizes, model)
+            kept = row.read or 0 if row.reason == "unexplained" and name != "library_kept" else None
+            if kept is not None:
+                lane.cache.evict(prompt, keep=kept)
             if name == "library":
                 found["uncached"] = Usage(prompt.tokens, output)
-                found["best"] = _best(rules, prompt, lane.cache.ceiling(prompt, at=self.clock), output)
-            found[name] = lane.cache.send(prompt, at=self.clock).usage(output)
+                ceiling = max(lane.cache.ceiling(prompt, at=self.clock), min(kept or 0, prompt.tokens))
+                found["best"] = _best(rules, prompt, ceiling, output)
+            found[name] = _with_read(lane.cache.send(prompt, at=self.clock).usage(output), kept or 0)
         return found
 
     def _lane(self, name: str, model: str, rules: CacheRules, ttl: str) -> _Lane:
@@ -226,10 +241,11 @@ def _recorded(response: Response, reading: UsageReading | None) -> CacheRequest:
     return CacheRequest(response.number, usage.cache_read_tokens, usage.cache_write_tokens, usage.input_tokens)
 
 
-def _told(row: CacheRequest, report: CacheReport) -> CacheRequest:
+def _told(row: CacheRequest, report: CacheReport, *, has_times: bool) -> CacheRequest:
     detail = report.detail
-    if report.reason == "unexplained" and report.actual_read:
-        detail = f"read up to {report.actual_read:,} tokens; the record shows no change behind that"
+    if report.reason == "unexplained":
+        detail = f"read up to {report.actual_read or 0:,} tokens; the record shows no change behind that"
+        detail += "" if has_times else ", nor how long the pause was"
     return replace(
         row,
         reason=report.reason,
@@ -246,6 +262,20 @@ def _best(rules: CacheRules, prompt: Prompt, ceiling: int, output: int) -> Usage
     rest = prompt.tokens - ceiling
     write = rest if rules.marks and readable(rules, prompt.tokens, prompt.tokens) else 0
     return Usage(rest - write, output, cache_read_tokens=ceiling, cache_write_tokens=write)
+
+
+def _with_read(usage: Usage, kept: int) -> Usage:
+    """What the provider had kept of a dropped prompt it would have read for any client: the record has no block that
+    ends there, so it is taken off by hand."""
+    more = max(min(kept, usage.prompt_tokens) - usage.cache_read_tokens, 0)
+    written = min(more, usage.cache_write_tokens)
+    return replace(
+        usage,
+        input_tokens=usage.input_tokens - (more - written),
+        cache_read_tokens=usage.cache_read_tokens + more,
+        cache_write_tokens=usage.cache_write_tokens - written,
+        cache_write_long_tokens=min(usage.cache_write_long_tokens, usage.cache_write_tokens - written),
+    )
 
 
 def _breaks(rows: Sequence[CacheRequest]) -> tuple[BreakKind, ...]:
@@ -282,6 +312,18 @@ def _note(run: _Run, rows: Sequence[CacheRequest]) -> str:
     if run.compared < len(rows) and any(run.rules.values()):
         said.append(f"{run.compared:,} of {len(rows):,} requests can be rebuilt and compared")
     return "; ".join(said)
+
+
+def _times(responses: Sequence[Response]) -> list[float | None]:
+    """Seconds of each response, None where the record has no time or a copied one."""
+    times = [_seconds(response.time) for response in responses]
+
+    def is_copied(at: int) -> bool:
+        near = [times[other] for other in (at - 1, at + 1) if 0 <= other < len(times)]
+        own = times[at]
+        return own is not None and any(other is not None and abs(own - other) < COPIED for other in near)
+
+    return [None if is_copied(at) else time for at, time in enumerate(times)]
 
 
 def _seconds(time: str | None) -> float | None:
