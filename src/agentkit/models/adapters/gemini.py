@@ -133,7 +133,8 @@ class GeminiLLM:
         model = model_of(request, self.model)
         view = self._views.of(request)
         lead = leading_system(view.messages)
-        no_levels = ("effort",) if model.rpartition("/")[2].startswith(("gemini-1", "gemini-2")) else ()
+        older = model.rpartition("/")[2].startswith(("gemini-1", "gemini-2"))
+        no_levels = ("effort",) if older else ()
         settings = without(settings_of(request, model), (*NO_FIELD, *no_levels))
         values = {_camel(key): value for key, value in settings.values.items() if key != "cache_key"}
         body: dict[str, Any] = {}
@@ -144,7 +145,8 @@ class GeminiLLM:
             body["tools"] = tools
             if (choice := choice_of(request.tool_choice)) is not None:
                 body["toolConfig"] = _tool_config(choice)
-        body["contents"] = wire.render_contents(view.messages[lead:])
+        contents = wire.render_contents(view.messages[lead:])
+        body["contents"] = contents if older else wire.waived(contents)
         body.update({key: values.pop(key) for key in sorted(_TOP & values.keys())})
         if "cachedContent" in body:
             body = {key: value for key, value in body.items() if key not in _IN_THE_CACHE}
@@ -293,7 +295,7 @@ def _open_responses(stream: Any) -> list[Any]:
 
 
 def _declaration(tool: ToolSchema) -> dict[str, Any]:
-    schema = {"parametersJsonSchema": parameters_of(tool)} if tool.parameters.get("properties") else {}
+    schema = {"parametersJsonSchema": parameters_of(tool)} if tool.parameters else {}
     return {"name": tool.name, "description": tool.description, **schema}
 
 

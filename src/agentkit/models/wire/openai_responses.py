@@ -179,7 +179,7 @@ def _reply(message: Message, form: ItemForm) -> list[dict[str, Any]]:
             elif isinstance(entry, (ImageBlock, DocumentBlock)):
                 raise ValueError("a picture or file has no form in an answer; repair the view first")
     flush()
-    return items
+    return _with_led(items)
 
 
 def _said(about: Mapping[str, Any] | None, parts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -192,7 +192,20 @@ def _said(about: Mapping[str, Any] | None, parts: list[dict[str, Any]]) -> dict[
 
 
 def _is_readable(block: NativeBlock) -> bool:
-    return _type(block) != "reasoning" or bool(block.payload.get("encrypted_content"))
+    payload = block.payload
+    return _type(block) != "reasoning" or bool(payload.get("encrypted_content") or payload.get("content"))
+
+
+def _with_led(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The items less reasoning that leads to a text without an id, which stands in for what it had led to: the provider
+    answers `reasoning was provided without its required following item`."""
+    found: list[dict[str, Any]] = []
+    for item in reversed(items):
+        after = found[-1] if found else {}
+        if item.get("type") == "reasoning" and after.get("role") == "assistant" and "id" not in after:
+            continue
+        found.append(item)
+    return found[::-1]
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
