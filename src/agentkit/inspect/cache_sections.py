@@ -43,7 +43,7 @@ def _scenarios(view: CacheView) -> Html:
             "tr",
             tag("th", words.SCENARIOS[one.name], scope="row"),
             tag("td", words.percent(one.read_share), class_="number"),
-            *numbers(one.usage.cache_write_tokens, one.usage.input_tokens),
+            *[tag("td", words.counted(value), class_="number") for value in words.paid(one)],
             tag("td", words.money(one.cost), class_="number"),
         )
         for one in words.scenarios(view)

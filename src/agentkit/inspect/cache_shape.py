@@ -23,7 +23,13 @@ def cache_shape(view: CacheView) -> dict[str, Any]:
         "lost": view.lost,
         "lost_cost": cost_shape(view.lost_cost),
         "scenarios": [
-            {"name": one.name, "usage": usage_shape(one.usage), "cost": cost_shape(one.cost)} for one in view.scenarios
+            {
+                "name": one.name,
+                "usage": usage_shape(one.usage),
+                "cost": cost_shape(one.cost),
+                "has_cache_figures": one.has_cache_figures,
+            }
+            for one in view.scenarios
         ],
         "breaks": [
             {"reason": one.reason, "count": one.count, "lost": one.lost, "usd": _usd(one.usd), "advice": one.advice}

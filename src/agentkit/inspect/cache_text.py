@@ -50,9 +50,9 @@ def _scenarios(view: CacheView, style: Style) -> list[str]:
     most = max((one.cost.usd for one in found if one.cost.usd is not None), default=None)
     rows = []
     for one in found:
-        usage, usd = one.usage, one.cost.usd
+        usd = one.cost.usd
         bar = style.bar(int(usd * 1_000_000), int(most * 1_000_000), BAR) if usd is not None and most else ""
-        counts = map(wording.number, (usage.cache_write_tokens, usage.input_tokens))
+        counts = map(words.counted, words.paid(one))
         rows.append([words.SCENARIOS[one.name], words.percent(one.read_share), *counts, words.money(one.cost), bar])
     return table(("the same requests", "read", "written", "fresh", "cost", ""), rows, style, text=(0, 5))
 

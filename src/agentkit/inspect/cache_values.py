@@ -55,11 +55,15 @@ class Scenario:
     name: str
     usage: Usage
     cost: Cost
+    has_cache_figures: bool = True
+    """Whether the provider said what of the recorded requests came from its cache."""
 
     @property
     def read_share(self) -> float | None:
-        """The part of the input that was read from the cache."""
-        return self.usage.cache_read_tokens / self.usage.prompt_tokens if self.usage.prompt_tokens else None
+        """The part of the input that was read from the cache, None where nobody knows."""
+        if not self.usage.prompt_tokens or not self.has_cache_figures:
+            return None
+        return self.usage.cache_read_tokens / self.usage.prompt_tokens
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,7 @@ class _Run:
     is_reported: bool
     rules: dict[str, CacheRules | None] = field(default_factory=dict)
     compared: int = 0
+    has_cache_figures: bool = True
     assumed: set[str] = field(default_factory=set)
     sums: dict[str, tuple[Usage, Cost]] = field(default_factory=dict)
     lanes: dict[tuple[str, str], _Lane] = field(default_factory=dict)
@@ -129,6 +130,7 @@ class _Run:
         if whole is None or (reading is not None and reading.usage.prompt_tokens != whole):
             return row
         self.compared += 1
+        self.has_cache_figures &= reading is None or reading.cache_known
         self.assumed |= set(rules.assumed)
         costs = {name: self._cost(usage, response, reading) for name, usage in planned.items()}
         for name, cost in costs.items():
@@ -142,7 +144,11 @@ class _Run:
 
     def scenarios(self) -> tuple[Scenario, ...]:
         """The sums, in the order of SCENARIOS; variants of the library's only where they would have been cheaper."""
-        found = [Scenario(name, *self.sums[name]) for name in SCENARIOS if name in self.sums]
+        found = [
+            Scenario(name, *self.sums[name], has_cache_figures=name != "recorded" or self.has_cache_figures)
+            for name in SCENARIOS
+            if name in self.sums
+        ]
         plain = self.sums["library"][1].usd if "library" in self.sums else None
         return tuple(
             one

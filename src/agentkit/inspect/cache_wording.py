@@ -51,6 +51,11 @@ def counted(value: int | None) -> str:
     return "unknown" if value is None else f"{value:,}"
 
 
+def paid(one: Scenario) -> tuple[int | None, int | None]:
+    """Tokens written and fresh, None where the provider did not tell them apart."""
+    return (one.usage.cache_write_tokens, one.usage.input_tokens) if one.has_cache_figures else (None, None)
+
+
 def percent(value: float | None) -> str:
     """A share of the input with one place: near 100 % a tenth of it is money."""
     return "unknown" if value is None else f"{100 * value:.1f} %"
@@ -60,7 +65,7 @@ def lost(view: CacheView) -> str:
     """How many breaks there were and what they cost."""
     count = sum(one.count for one in view.breaks)
     if not count:
-        told = any(request.reason is not None for request in view.requests)
+        told = any(request.reason not in (None, "unreported") for request in view.requests)
         return "none" if told else "unknown"
     of = f"{count:,} of {len(view.requests):,} requests"
     return f"{of}; {view.lost:,} tokens paid again, {money(view.lost_cost)} more than reading them"
@@ -75,6 +80,8 @@ def difference(view: CacheView) -> str:
     recorded, library, uncached = (view.scenario(name) for name in ("recorded", "library", "uncached"))
     if library is None or uncached is None or not (library.cost.is_known and uncached.cost.is_known):
         return ""
+    if recorded is not None and not recorded.has_cache_figures:
+        recorded = None  # what was read is not known, so neither is what was really paid
     base = recorded or uncached
     if not base.cost.is_known or not base.cost.usd or library.cost.usd is None:
         return ""
