@@ -210,8 +210,9 @@ def _with_led(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _call(call: ToolCall) -> dict[str, Any]:
     kind = call.meta.get("type")
+    # A call of this wire has the type of its item; what is noted beside any other is another provider's affair.
+    rest = {key: value for key, value in call.meta.items() if key != "type"} if kind in CALLS else {}
     kind = kind if kind in CALLS else "function_call"
-    rest = {key: value for key, value in call.meta.items() if key != "type"}
     if kind in _ACTIONS:
         field, _ = _ACTIONS[kind]
         return {"type": kind, "call_id": call.id, field: call.arguments, **rest}

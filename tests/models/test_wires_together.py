@@ -1,0 +1,45 @@
+"""A transcript goes from one provider to another: what one notes beside a call or a text is not shown to the next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentkit.core.contracts.types import Message, ToolCall
+from agentkit.models.wire import anthropic, gemini, openai_chat, openai_responses
+
+GEMINI = ToolCall("g", "look", {}, meta={"thoughtSignature": "c2ln"})
+RESPONSES = openai_responses.read_call(
+    {"type": "function_call", "id": "fc_1", "call_id": "r", "name": "look", "arguments": "{}", "caller": {"type": "x"}}
+)
+CLAUDE = ToolCall("c", "look", {}, meta={"caller": {"type": "direct"}, "toolset_name": "tools"})
+CALLS = {"gemini": GEMINI, "responses": RESPONSES, "anthropic": CLAUDE}
+
+
+@pytest.mark.parametrize("source", CALLS)
+def test_calls_bear_nothing_of_another_provider(source: str) -> None:
+    call = CALLS[source]
+    message = Message("assistant", "", tool_calls=[call])
+    item = openai_responses.render_items([message], openai_responses.ItemForm(True, False))[-1]
+    plain: dict[str, Any] = {"type": "function_call", "call_id": call.id, "name": "look", "arguments": "{}"}
+    assert (item == plain) is (source != "responses")
+    block = anthropic.render_messages([message])[0]["content"][-1]
+    assert (block.keys() == {"type", "id", "name", "input"}) is (source != "anthropic")
+    part = gemini.render_contents([message])[0]["parts"][-1]
+    assert (part.keys() == {"functionCall"}) is (source != "gemini")
+    assert openai_chat.render_messages([message])[0]["tool_calls"] == [
+        {"id": call.id, "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    ]
+
+
+def test_calls_of_another_model_bear_a_waiver_for_newer_geminis() -> None:
+    """Gemini 3 refuses calls of the current turn without a signature, and names one for calls that are not its own."""
+    own = Message("assistant", "", tool_calls=[GEMINI, CLAUDE])
+    other = Message("assistant", "", tool_calls=[CLAUDE, RESPONSES])
+    plain = gemini.render_contents([own, Message("user", "x"), other])
+    found = gemini.waived(plain)
+    assert found[:2] == plain[:2]
+    assert [part.get("thoughtSignature") for part in found[2]["parts"]] == [gemini.WAIVER, None]
+    assert "thoughtSignature" not in plain[2]["parts"][0]
+    assert gemini.waived(found) is found
