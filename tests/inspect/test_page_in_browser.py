@@ -94,6 +94,7 @@ def test_plots_of_the_prompt_cache(browser: Browser, tmp_path: Path) -> None:
         for label in ("Without a cache", "As recorded", "With agentkit's layout"):
             assert label in compared.inner_text()
         assert "Paid again" in lost.inner_text()
+        lost.scroll_into_view_if_needed()
         box = lost.locator(".u-over").bounding_box()
         assert box is not None
         page.mouse.move(box["x"] + box["width"] * 3.5 / 6, box["y"] + 40)
