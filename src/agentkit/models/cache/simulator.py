@@ -73,6 +73,14 @@ class PromptCache:
         shared = self._shared(self._keys(prompt), at)
         return placing.readable(self.rules, prompt.sums[shared - 1] if shared else 0, prompt.tokens)
 
+    def evict(self, prompt: Prompt, *, keep: int = 0) -> None:
+        """Drop whatever is kept of this prompt behind its first `keep` tokens, as a provider does that needs the room
+        or sends a request elsewhere."""
+        for key, tokens in zip(self._keys(prompt), prompt.sums, strict=True):
+            if tokens > keep:
+                self._entries.pop(key, None)
+                self._seen.pop(key, None)
+
     def key(self, prompt: Prompt, position: int) -> str:
         """What an entry at the end of block `position` is found by, as hexadecimal digits."""
         return self._keys(prompt)[position].hex()
