@@ -4,10 +4,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentkit.core.contracts.messages import Message, ToolCall
-from agentkit.core.contracts.validity import ANTHROPIC, GEMINI, OPENAI_CHAT, STRICT, GrowingView, Rules, repair
+from agentkit.core.contracts.validity import (
+    ANTHROPIC,
+    GEMINI,
+    OPENAI_CHAT,
+    OPENAI_RESPONSES,
+    STRICT,
+    GrowingView,
+    Rules,
+    repair,
+)
 from tests.strategies import transcripts, valid_transcripts
 
-RULES = st.sampled_from([STRICT, ANTHROPIC, OPENAI_CHAT, GEMINI])
+RULES = st.sampled_from([STRICT, ANTHROPIC, OPENAI_CHAT, OPENAI_RESPONSES, GEMINI])
 
 
 def grown(messages: list[Message], steps: list[int], rules: Rules, prefix: int | None) -> None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from agentkit.core.contracts.blocks import NativeBlock
 from agentkit.core.contracts.messages import Message, marked, same_objects
 
+from . import native
 from .problems import Problem
 from .rules import STRICT, Rules
 from .view import Repaired, repair
@@ -93,7 +94,7 @@ class GrowingView:
                 return None
             if message.meta and (marked(message, "late") or marked(message, "pending")):
                 return None
-            if any(isinstance(block, NativeBlock) for block in message.blocks):
+            if any(isinstance(block, NativeBlock) and _reaches_out(block) for block in message.blocks):
                 return None
         at = len(self._view)
         if self._seen and _is_plain(stretch):
@@ -124,6 +125,11 @@ class _Stretch(NamedTuple):
     changes: tuple[Problem, ...]
     places: Sequence[tuple[int, int]]
     ids: set[str]
+
+
+def _reaches_out(block: NativeBlock) -> bool:
+    """Whether what is sent of a native block depends on other stretches: a result, or a call whose id is its own."""
+    return native.is_tool_result(block) or native.is_server_call(block) or native.is_server_result(block)
 
 
 def _is_plain(stretch: Sequence[Message]) -> bool:
