@@ -43,3 +43,20 @@ def test_calls_of_another_model_bear_a_waiver_for_newer_geminis() -> None:
     assert [part.get("thoughtSignature") for part in found[2]["parts"]] == [gemini.WAIVER, None]
     assert "thoughtSignature" not in plain[2]["parts"][0]
     assert gemini.waived(found) is found
+
+
+def test_what_stored_reasoning_led_to_goes_without_its_id_where_the_reasoning_cannot_go() -> None:
+    """The provider refuses a stored text by its id alone, `without its required reasoning item`."""
+    said = {"type": "output_text", "text": "Sun.", "annotations": []}
+    output: list[dict[str, Any]] = [
+        {"type": "reasoning", "id": "rs_1", "summary": []},
+        {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [said]},
+        {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "look", "arguments": "{}"},
+    ]
+    text, calls, blocks = openai_responses.read_output(output)
+    message = Message("assistant", blocks or text, tool_calls=calls)
+    kept = openai_responses.render_items([message], openai_responses.ItemForm(stored=True))
+    assert kept == output
+    bare = openai_responses.render_items([message], openai_responses.ItemForm(stored=False))
+    assert [item["type"] for item in bare] == ["message", "function_call"]
+    assert not any("id" in item for item in bare)

@@ -140,9 +140,9 @@ def unique_items(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         own = item.get("id")
         if isinstance(own, str):
             if own in seen:
-                if item.get("role") != "assistant" and item.get("type") not in CALLS:
+                item = _nameless(item)
+                if "id" in item:
                     continue
-                item = {key: value for key, value in item.items() if key != "id"}
             seen.add(own)
         found.append(item)
     return found
@@ -152,6 +152,7 @@ def _reply(message: Message, form: ItemForm) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     about: Mapping[str, Any] | None = None
     parts: list[dict[str, Any]] = []
+    hidden = False
 
     def flush() -> None:
         nonlocal about, parts
@@ -174,12 +175,17 @@ def _reply(message: Message, form: ItemForm) -> list[dict[str, Any]]:
             if isinstance(entry, ToolCall):
                 items.append(_call(entry))
             elif isinstance(entry, NativeBlock):
-                if _type(entry) not in _PARTS | _NOWHERE and (form.stored or _is_readable(entry)):
+                if _type(entry) in _PARTS | _NOWHERE:
+                    continue
+                if form.stored or _is_readable(entry):
                     items.append(_native(entry))
+                else:
+                    hidden = True
             elif isinstance(entry, (ImageBlock, DocumentBlock)):
                 raise ValueError("a picture or file has no form in an answer; repair the view first")
     flush()
-    return _with_led(items)
+    # What the provider has stored is refused by its id `without its required reasoning item`, and taken without one.
+    return _with_led([_nameless(item) for item in items] if hidden else items)
 
 
 def _said(about: Mapping[str, Any] | None, parts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -194,6 +200,13 @@ def _said(about: Mapping[str, Any] | None, parts: list[dict[str, Any]]) -> dict[
 def _is_readable(block: NativeBlock) -> bool:
     payload = block.payload
     return _type(block) != "reasoning" or bool(payload.get("encrypted_content") or payload.get("content"))
+
+
+def _nameless(item: dict[str, Any]) -> dict[str, Any]:
+    """A text or a call without its id; any other item as it is, since its id is all that it has."""
+    if "id" not in item or (item.get("role") != "assistant" and item.get("type") not in CALLS):
+        return item
+    return {key: value for key, value in item.items() if key != "id"}
 
 
 def _with_led(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
