@@ -97,6 +97,8 @@ class Asking:
             "calibration": plan.known.calibration(plan.model, wc),
             "hooks": CompactionWatch(plan.hooks),
         }
+        # A compaction in front of the call lays the request out anew, and marks it by the same plan.
+        meta["marks"] = lambda layout: hint_of(layout, bool(wc.prefix), plan.model, wc.sent, goes_on)
         meta["check"] = lambda sent: self._require_fit(sent, meta.get("layout") or self._layout)
         return request, meta
 
