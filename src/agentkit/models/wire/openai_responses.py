@@ -23,7 +23,7 @@ from agentkit.core.contracts.types import (
     ToolCall,
 )
 
-from .media import data_uri, is_link
+from .media import UNSENT, data_uri, is_link
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,8 @@ def render_message(message: Message, form: ItemForm = PLAIN, kind: str = "") -> 
                 items.append(_native(block))
         elif (part := _part(block)) is not None:
             parts.append(part)
+    if not parts and not items:
+        parts.append(_text(UNSENT))
     _flush(items, role, parts)
     if len(items) == 1 and not form.parts and _is_text(items[0].get("content")):
         return [{"role": role, "content": items[0]["content"][0]["text"]}]
