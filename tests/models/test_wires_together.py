@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from agentkit.core.contracts.types import Message, ToolCall
+from agentkit.core.contracts.requests import ChatRequest
+from agentkit.core.contracts.types import Block, Message, TextBlock, ThinkingBlock, ToolCall
+from agentkit.models.adapters.anthropic import AnthropicLLM
 from agentkit.models.wire import anthropic, gemini, openai_chat, openai_responses
 
 GEMINI = ToolCall("g", "look", {}, meta={"thoughtSignature": "c2ln"})
@@ -60,3 +62,16 @@ def test_what_stored_reasoning_led_to_goes_without_its_id_where_the_reasoning_ca
     bare = openai_responses.render_items([message], openai_responses.ItemForm(stored=False))
     assert [item["type"] for item in bare] == ["message", "function_call"]
     assert not any("id" in item for item in bare)
+
+
+@pytest.mark.parametrize("blocks", [[], [ThinkingBlock("Hm.", "c2ln")]])
+def test_a_started_answer_goes_without_the_blanks_at_its_end(blocks: list[Block]) -> None:
+    """The API refuses them there, and only there."""
+    started = Message("assistant", [*blocks, TextBlock("It is \n")])
+    llm = AnthropicLLM(None, model="claude-haiku-4-5")
+    question = Message("user", "How is it? ")
+    last = llm.body(ChatRequest((question, started)))["messages"][-1]["content"]
+    assert last[-1]["text"] == "It is"
+    going_on = llm.body(ChatRequest((question, started, Message("user", "Go on."))))["messages"]
+    assert going_on[1]["content"][-1]["text"] == "It is \n"
+    assert going_on[0]["content"][0]["text"] == "How is it? "
