@@ -140,6 +140,13 @@ def test_other_models_get_no_marks(make: Callable[..., Any], model: str) -> None
     assert "prompt_cache_options" not in body
 
 
+@plain
+def test_options_of_the_cache_are_added_to_the_mode(make: Callable[..., Any]) -> None:
+    options = {"prompt_cache_options": {"comparison_response_id": "r1"}}
+    body = make(Wire({}).openai()).body(asking(SYSTEM, HI, model=MODEL, options=options))
+    assert body["prompt_cache_options"] == {"mode": "explicit", "comparison_response_id": "r1"}
+
+
 def test_long_lifetime_is_for_responses_alone() -> None:
     request = asking(SYSTEM, HI, model=MODEL, cache_hint=(Breakpoint(1, "1h"), Breakpoint(2, "5m")))
     messages = OpenAIChatLLM(Wire({}).openai()).body(request)["messages"]

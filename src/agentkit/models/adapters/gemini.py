@@ -7,10 +7,9 @@ and JSON data again after, which takes twenty times as long as writing the reque
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from inspect import isasyncgen
 from typing import Any
 
 from agentkit.core.contracts.errors import PermanentError, TransientError
@@ -28,14 +27,14 @@ from .base import (
     ToolForms,
     Views,
     choice_of,
-    closed,
     form_of,
     leading_system,
     model_of,
     parameters_of,
     settings_of,
 )
-from .failures import failure_from, provider_errors
+from .failures import provider_errors
+from .gemini_stream import Gathered, sent_chunks
 
 _TOP = frozenset({"safetySettings", "toolConfig", "cachedContent", "labels", "serviceTier", "store"})
 """Options that are fields of the request; any other is one of its `generationConfig`."""
@@ -88,19 +87,19 @@ class GeminiLLM:
             found = await self._client.aio.models.generate_content(
                 model=asked.model, contents="-", config=self._config(asked.body, should_return_http_response=True)
             )
-        answer = _Gathered()
+        answer = Gathered()
         answer.take(decoded((found.sdk_http_response.body or "").encode(), self.provider), self.provider)
         return self._answer(asked, answer).result()
 
     async def stream(self, request: ChatRequest, /) -> AsyncGenerator[Delta, None]:
         """The answer in pieces; the last one has calls, blocks, usage and finish reason."""
         asked = self._ask(request)
-        answer = _Gathered()
+        answer = Gathered()
         with provider_errors(self.provider):
             chunks = await self._client.aio.models.generate_content_stream(
                 model=asked.model, contents="-", config=self._config(asked.body)
             )
-            async with aclosing(_sent(chunks)) as pieces:
+            async with aclosing(sent_chunks(chunks)) as pieces:
                 async for chunk in pieces:
                     text = answer.take(chunk, self.provider)
                     if text:
@@ -173,11 +172,13 @@ class GeminiLLM:
 
     # The answer
 
-    def _answer(self, asked: _Asked, answer: _Gathered) -> Answer:
+    def _answer(self, asked: _Asked, answer: Gathered) -> Answer:
         about = answer.about
         text, calls, blocks = wire.read_parts(answer.parts, about.get("responseId") or _stamp(asked.view.messages))
         reason = answer.reason
         finish = None if reason is None else FINISHED.get(reason, reason.lower())
+        if answer.is_held_back:
+            finish = "content_filter"
         if finish == "stop" and calls:
             finish = "tool_calls"
         told = {key: about.get(key) for key in ("responseId", "promptFeedback", "finishMessage")}
@@ -209,89 +210,6 @@ class _Asked:
     settings: Settings
     view: Repaired
     structured: bool
-
-
-class _Gathered:
-    """What one response, or the chunks of a stream, add up to."""
-
-    def __init__(self) -> None:
-        self.parts: list[Mapping[str, Any]] = []
-        self.usage: dict[str, Any] = {}
-        self.about: dict[str, Any] = {}
-        self.reason: str | None = None
-
-    def take(self, chunk: Mapping[str, Any], provider: str) -> str:
-        """Adds a chunk; the text in it that is no thought."""
-        if chunk.get("error"):
-            raise failure_from(chunk, provider=provider)
-        self.usage.update(chunk.get("usageMetadata") or {})
-        self.about.update({k: v for k, v in chunk.items() if k not in ("usageMetadata", "candidates")})
-        feedback = chunk.get("promptFeedback")
-        if isinstance(feedback, Mapping) and feedback.get("blockReason"):
-            self.reason = str(feedback["blockReason"])
-            self.reason = self.reason if self.reason in FINISHED else "SAFETY"  # the request was held back
-        candidates = chunk.get("candidates") or ()
-        text = ""
-        for candidate in candidates[:1]:
-            parts = (candidate.get("content") or {}).get("parts") or ()
-            self.parts += parts
-            text = "".join([part["text"] for part in parts if part.get("text") and not part.get("thought")])
-            self.reason = candidate.get("finishReason") or self.reason
-            if candidate.get("finishMessage"):
-                self.about["finishMessage"] = candidate["finishMessage"]
-        return text
-
-
-async def _sent(chunks: AsyncIterator[Any]) -> AsyncGenerator[dict[str, Any], None]:
-    """The chunks of the client's stream as JSON data. The HTTP response is closed when they end or are closed early.
-    TransientError for data that is no JSON: the line was cut."""
-    try:
-        async for chunk in chunks:
-            yield _respelled(chunk.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=_CLIENTS_OWN))
-    except ValueError as error:
-        if type(error).__name__ != "UnknownApiResponseError":
-            raise
-        raise TransientError("a chunk of the stream is no JSON object: the answer was cut off") from error
-    finally:
-        for response in _open_responses(chunks):
-            await response.aclose()
-        await closed(chunks)
-
-
-_CLIENTS_OWN = frozenset({"sdk_http_response", "automatic_function_calling_history", "parsed"})
-_STANDARD = str.maketrans("-_", "+/")
-
-
-def _respelled(chunk: dict[str, Any]) -> dict[str, Any]:
-    """A chunk with its base64 as the provider writes it: the client reads it as bytes and gives it back in the
-    alphabet of URLs."""
-    for candidate in chunk.get("candidates") or ():
-        for part in (candidate.get("content") or {}).get("parts") or ():
-            for holder, key in ((part, wire.SIGNATURE), (part.get("inlineData"), "data")):
-                if isinstance(holder, dict) and isinstance(holder.get(key), str):
-                    holder[key] = holder[key].translate(_STANDARD)
-    return chunk
-
-
-def _open_responses(stream: Any) -> list[Any]:
-    """The HTTP responses behind a stream that was not read to its end.
-
-    The client's stream is generators inside generators: closing the outer one leaves the inner ones, and with them the
-    connection, to the garbage collector. What they hold is found in their frames; there is no other way to it.
-    """
-    found, work, seen = [], [stream], set()
-    while work:
-        item = work.pop()
-        if id(item) in seen:
-            continue
-        seen.add(id(item))
-        response = getattr(item, "response_stream", None)
-        if hasattr(response, "aclose"):
-            found.append(response)
-        frame = item.ag_frame if isasyncgen(item) else None
-        if frame is not None:
-            work += [v for v in frame.f_locals.values() if isasyncgen(v) or hasattr(v, "response_stream")]
-    return found
 
 
 def _declaration(tool: ToolSchema) -> dict[str, Any]:

@@ -156,7 +156,7 @@ class OpenAIResponsesLLM:
         if (key := values.pop("cache_key", None)) is not None:
             body["prompt_cache_key"] = key
         if rules is not None:
-            body["prompt_cache_options"] = {"mode": "explicit"}
+            body["prompt_cache_options"] = {"mode": "explicit", **values.pop("prompt_cache_options", {})}
         body.update(values)
         return _Asked(model, body, settings, view, form is not None)
 
