@@ -81,6 +81,10 @@ class Asking:
         closing = await plan.closing_block(wc, self.ctx)
         self._layout = None if built.layout is None else wc.segments(tools=self.tools, volatile=closing)
         messages = (*built.messages, *closing) if self._layout is None else tuple(self._layout.messages())
+
+        def marks(layout: Layout | None) -> Any:
+            return hint_of(layout, bool(wc.prefix), plan.model, wc.sent, goes_on)
+
         request = ChatRequest(
             messages,
             plan.model,
@@ -88,7 +92,7 @@ class Asking:
             plan.response_format,
             plan.temperature,
             plan.max_tokens,
-            hint_of(self._layout, bool(wc.prefix), plan.model, wc.sent, goes_on),
+            marks(self._layout),
             prefix=len(wc.prefix.rendered),
             options={"cache_key": cache_key(self.ctx), **plan.options},
         )
@@ -96,9 +100,8 @@ class Asking:
             "context": wc,
             "calibration": plan.known.calibration(plan.model, wc),
             "hooks": CompactionWatch(plan.hooks),
+            "marks": marks,
         }
-        # A compaction in front of the call lays the request out anew, and marks it by the same plan.
-        meta["marks"] = lambda layout: hint_of(layout, bool(wc.prefix), plan.model, wc.sent, goes_on)
         meta["check"] = lambda sent: self._require_fit(sent, meta.get("layout") or self._layout)
         return request, meta
 
