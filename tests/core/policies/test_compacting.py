@@ -230,6 +230,17 @@ async def test_failure_leaves_the_context_and_the_call_alone() -> None:
     assert resumed.policies == {}
 
 
+async def test_result_that_is_no_smaller_is_not_applied() -> None:
+    """Each rewrite gives up what the provider's cache holds, so one that gains nothing only costs."""
+    context = grown(4)
+    house = House(Noting(lambda messages: [Message("user", "y"), *messages]))
+    for _ in range(4):
+        await house.ask(context)
+    assert context.version == 0
+    assert house.told == ["compaction.failed"] * 3 + ["compaction.resting"]
+    assert [event.data.get("error") for event in house.events[:3]] == ["no_progress"] * 3
+
+
 @pytest.mark.parametrize("fault", [MeterExceeded("used up"), ValueError("a bug")], ids=lambda f: type(f).__name__)
 async def test_limits_and_bugs_are_not_hidden(fault: Exception) -> None:
     house = House(Noting(fault))

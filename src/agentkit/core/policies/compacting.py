@@ -92,10 +92,10 @@ def compaction(compactor: Compactor, *, at: int | None = None) -> ChatMiddleware
     rewrote the context in the meantime, that counts and is sent. `call.meta["hooks"]` is told right before and after
     (`before_rewrite`, `after_rewrite`, awaited with context and run).
 
-    A compactor that fails with one of agentkit's errors leaves the context as it is and the call goes on; after three
-    such failures in a row it rests until the tail is a tenth longer. The count travels with the context. Emits
-    `compaction.done`, `compaction.failed`, `compaction.resting` and `compaction.unaligned` (the request does not show
-    the context's tail, so nothing is done), with sizes in messages and estimated tokens.
+    A compactor that fails with one of agentkit's errors, or makes the tail no smaller, leaves the context as it is and
+    the call goes on; after three such failures in a row it rests until the tail is a tenth longer. The count travels
+    with the context. Emits `compaction.done`, `compaction.failed`, `compaction.resting` and `compaction.unaligned` (the
+    request does not show the context's tail, so nothing is done), with sizes in messages and estimated tokens.
 
     Stand it inside `fallback` and `retry`, so that each attempt is looked at, and outside `quota` and `memoize`, which
     then see the request that goes out.
@@ -140,6 +140,10 @@ async def _compacted(call: ChatCall, context: Context, compactor: Compactor, at:
         call.ctx.emit("compaction.failed", error=type(error).__name__, messages=shown, tokens=count.tokens)
         return call
     if left is tail or not left or (len(left) == shown and all(map(_same, left, tail))):
+        return call
+    if measure(left, counter) >= measure(tail, counter):
+        _note_failure(context)
+        call.ctx.emit("compaction.failed", error="no_progress", messages=shown, tokens=count.tokens)
         return call
     hooks = call.meta.get("hooks")
     if hooks is not None:
