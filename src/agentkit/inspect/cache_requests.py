@@ -51,11 +51,24 @@ def sent_requests(transcript: Transcript, counter: AdditiveCounter) -> Iterator[
 
 
 @dataclass
+class _Item:
+    """One message: what stands for its content in the key, its tokens, and how many blocks it has."""
+
+    name: str
+    tokens: int
+    parts: int
+    tier: str
+    ends: str
+    is_gone: bool = False
+
+
+@dataclass
 class Sizes:
-    """Tokens of each message, fitted to what the provider reported; `names` stand for their content in the key.
+    """Tokens of each message of the request at hand, fitted to what the provider reported.
 
     `unseen`: tokens in front that the record does not hold, and `known` the part of them that the first request found
-    in the cache; `tools`: of the tools' schemas.
+    in the cache; `tools`: of the tools' schemas. Within a version requests only grow, so that a request costs the work
+    of what came in.
     """
 
     counter: AdditiveCounter
@@ -63,98 +76,125 @@ class Sizes:
     unseen: int = 0
     known: int = 0
     tools: int = 0
-    tokens: dict[int, int] = field(default_factory=dict)
-    names: dict[int, str] = field(default_factory=dict)
-    gone: set[int] = field(default_factory=set)
-    edits: int = 0
     version: int = 0
     was_fitted: bool = False
-    _blocks: dict[int, tuple[int, str, tuple[Block, ...]]] = field(default_factory=dict)
+    items: list[_Item] = field(default_factory=list)
+    _names: dict[int, str] = field(default_factory=dict)
+    _sum: int = 0
+    _edits: int = 0
+    _base: list[Block] = field(default_factory=list)
+    _ends: list[int] = field(default_factory=list)
+    _built: tuple[int, ...] = ()
 
-    def blocks(self, message: Message, tier: str) -> tuple[Block, ...]:
-        """The blocks of a message; all its tokens are in the last, since marks stand at ends of messages."""
-        key = id(message)
-        if key in self.gone:
-            return ()
-        tokens, name = self.tokens[key], self.names[key]
-        known = self._blocks.get(key)
-        if known is None or known[:2] != (tokens, name):
-            ends = {"system": "developer", "user": "user", "tool": "tool"}.get(message.role, "assistant")
-            parts = [Block(tier, f"{name}.{part}", 0) for part in range(max(len(message.ordered), 1) - 1)]
-            known = self._blocks[key] = tokens, name, (*parts, Block(tier, name, tokens, None, ends))
-        return known[2]
+    @property
+    def total(self) -> int:
+        """Tokens of the request."""
+        return self.unseen + self.tools + self._sum
+
+    @property
+    def tokens(self) -> list[int]:
+        """Tokens of each message of the request."""
+        return [item.tokens for item in self.items]
 
     def fit(self, sent: Sent, reported: int | None, read: int = 0) -> None:
         """Take in a request of `reported` prompt tokens, of which `read` came from the cache; None leaves the
         estimate."""
-        messages = sent.layout.messages()
-        if not self.tokens and not self.was_fitted:
-            frozen = sent.layout.segment("frozen")
+        frozen = sent.layout.segment("frozen")
+        if not self.items and not self.was_fitted:
             self.tools = round(self.factor * max(frozen.tokens - self._estimate(frozen.messages), 0))
         if sent.version != self.version:
             # Nobody knows the parts of a compacted request: all its messages are sized anew.
             self.version = sent.version
-            frozen_ids = {id(message) for message in sent.layout.segment("frozen").messages}
-            self.tokens = {key: value for key, value in self.tokens.items() if key in frozen_ids}
-        new = list({id(message): message for message in messages if id(message) not in self.tokens}.values())
-        for message in new:
-            self.tokens[id(message)] = round(self.factor * self._estimate([message]))
-            self.names.setdefault(id(message), f"m{len(self.names)}")
+            del self.items[len(frozen.messages) :]
+            self._sum = sum(item.tokens for item in self.items)
+        before = len(self.items)
+        for place, message in enumerate(sent.layout.messages()[before:], before):
+            is_system = place < len(frozen.messages) and message.role == "system"
+            is_system = is_system and (not self.items or self.items[-1].tier == "system")
+            self._add(message, "system" if is_system else "messages")
         if reported is not None:
             is_first = not self.was_fitted
-            self._adjust(messages, new, reported)
+            self._adjust(before, reported)
             self.known = min(read, self.unseen) if is_first else min(self.known, self.unseen)
 
-    def total(self, messages: Sequence[Message]) -> int:
-        return self.unseen + self.tools + sum(self.tokens[id(message)] for message in messages)
+    def base(self, sent: Sent) -> tuple[list[Block], list[int]]:
+        """The blocks of the request without marks, and behind how many of them each message ends. Neither is to be
+        changed."""
+        built = (self.version, self._edits, self.unseen, self.known, self.tools, len(sent.layout.tools))
+        if built != self._built:
+            self._built, self._base, self._ends = built, self._front(len(sent.layout.tools)), []
+        for item in self.items[len(self._ends) :]:
+            if not item.is_gone:
+                # All tokens are in the last part, since marks stand at ends of messages.
+                self._base += [Block(item.tier, f"{item.name}.{part}", 0) for part in range(item.parts - 1)]
+                self._base.append(Block(item.tier, item.name, item.tokens, None, item.ends))
+            self._ends.append(len(self._base))
+        return self._base, self._ends
 
-    def _adjust(self, messages: Sequence[Message], new: Sequence[Message], reported: int) -> None:
-        gap = reported - self.total(messages)
+    def _front(self, tools: int) -> list[Block]:
+        blocks: list[Block] = []
+        if self.unseen:
+            blocks += [Block("tools", "known", self.known, None, "developer")] if self.known else []
+            blocks.append(Block("tools", "unseen", self.unseen - self.known, None, "developer"))
+        if tools or self.tools:
+            blocks += [Block("tools", f"tool{n}", 0) for n in range(tools - 1)]
+            blocks.append(Block("tools", "tools", self.tools))
+        return blocks
+
+    def _add(self, message: Message, tier: str) -> None:
+        name = self._names.setdefault(id(message), f"m{len(self._names)}")
+        tokens = round(self.factor * self._estimate([message]))
+        ends = {"system": "developer", "user": "user", "tool": "tool"}.get(message.role, "assistant")
+        self.items.append(_Item(name, tokens, max(len(message.ordered), 1), tier, ends))
+        self._sum += tokens
+
+    def _adjust(self, before: int, reported: int) -> None:
+        """Make the request as large as it was; its messages from `before` on are new."""
+        gap = reported - self.total
         if not self.was_fitted:
             self.was_fitted = True
             self.unseen = max(gap, 0)
             gap -= self.unseen
-        own = sum(self.tokens[id(message)] for message in new)
-        if own + gap >= 0:
-            self._spread(new or messages[-1:], own, own + gap)
-        else:
-            self._shrink(messages[: len(messages) - len(new)], -gap)
+        new = self.items[before:]
+        own = sum(item.tokens for item in new)
+        self._sum += gap
+        if own + gap < 0:
+            self._sum += self._shrink(before, -gap)
+        elif own:
+            self._spread(new, own, own + gap)
+        elif gap and self.items:
+            # Nothing came in, or nothing that counts: the last message is taken to have grown.
+            self._change(self.items[-1], gap)
 
-    def _spread(self, new: Sequence[Message], own: int, whole: int) -> None:
+    def _spread(self, new: Sequence[_Item], own: int, whole: int) -> None:
         """Share `whole` tokens among the new messages by their estimates."""
         left, rest = whole, own
-        if not own and new:
-            # Nothing came in, or nothing that counts: the last message is taken to have grown.
-            message = new[-1]
-            self.tokens[id(message)] = self.tokens[id(message)] + whole
-            self._rename(message)
-            return
-        for message in new:
-            weight = self.tokens[id(message)]
-            given = left * weight // rest if rest else 0
-            self.tokens[id(message)], left, rest = given, left - given, rest - weight
+        for item in new:
+            weight = item.tokens
+            item.tokens = left * weight // rest if rest else 0
+            left, rest = left - item.tokens, rest - weight
 
-    def _shrink(self, old: Sequence[Message], excess: int) -> None:
+    def _shrink(self, before: int, excess: int) -> int:
         """The request was smaller than its messages: the newest of those that were sent before are taken to have been
-        cut or left out, which the record does not show."""
-        for message in reversed(old):
+        cut or left out, which the record does not show. Returns what of it the parts in front have to give."""
+        for item in reversed(self.items[:before]):
             if excess <= 0:
-                break
-            taken = min(self.tokens[id(message)], excess)
+                return 0
+            taken = min(item.tokens, excess)
             if taken:
-                self.tokens[id(message)] -= taken
-                self._rename(message)
+                self._change(item, -taken)
                 excess -= taken
-                if not self.tokens[id(message)]:
-                    self.gone.add(id(message))
+                item.is_gone = not item.tokens
         taken = min(self.unseen, excess)
         self.unseen -= taken
         self.tools = max(self.tools - (excess - taken), 0)
+        return excess
 
-    def _rename(self, message: Message) -> None:
+    def _change(self, item: _Item, by: int) -> None:
         """What stands there now is not what was sent before."""
-        self.edits += 1
-        self.names[id(message)] += f"/{self.edits}"
+        self._edits += 1
+        item.tokens += by
+        item.name += f"/{self._edits}"
 
     def _estimate(self, messages: Sequence[Message]) -> int:
         first = second = 0
@@ -166,14 +206,15 @@ class Sizes:
 
 def as_sent(sent: Sent, sizes: Sizes, model: str, rules: CacheRules) -> Prompt:
     """The request as the client sent it. Where it put its marks is not recorded: one at the end stands for them."""
-    marks = (Breakpoint(len(sent.layout.messages()), rules.default_ttl),)
+    marks = (Breakpoint(len(sizes.items), rules.default_ttl),)
     return _prompt(sent, sizes, model, rules, marks if rules.marks else (), rules.default_ttl)
 
 
 def head_of(sizes: Sizes, model: str, rules: CacheRules, ttl: str) -> Prompt:
     """What other conversations had left in the cache before this one began: the part of `unseen` that the first request
     read."""
-    return Prompt(model, (_known(sizes, ttl if rules.marks else None),), mode=_mode(rules))
+    known = Block("tools", "known", sizes.known, ttl if rules.marks else None, "developer")
+    return Prompt(model, (known,), mode=_mode(rules))
 
 
 @dataclass
@@ -207,31 +248,17 @@ class Planner:
 
 
 def _prompt(sent: Sent, sizes: Sizes, model: str, rules: CacheRules, marks: Sequence[Breakpoint], ttl: str) -> Prompt:
-    messages, frozen = sent.layout.messages(), len(sent.layout.segment("frozen").messages)
-    blocks: list[Block] = []
-    if sizes.unseen:
+    base, ends = sizes.base(sent)
+    blocks = base.copy()
+    if sizes.unseen and rules.marks and not sent.layout.segment("frozen").messages and len(marks) < rules.marks:
         # The plan's first mark stands at the end of what never changes, which here the record does not hold.
-        is_marked = bool(rules.marks) and not frozen and len(marks) < rules.marks
-        blocks += [_known(sizes, None)] if sizes.known else []
-        blocks.append(Block("tools", "unseen", sizes.unseen - sizes.known, ttl if is_marked else None, "developer"))
-    if sent.layout.tools or sizes.tools:
-        blocks += [Block("tools", f"tool{n}", 0) for n in range(len(sent.layout.tools) - 1)]
-        blocks.append(Block("tools", "tools", sizes.tools))
-    starts: list[int] = []
-    tier = "system"
-    for number, message in enumerate(messages):
-        tier = "messages" if number >= frozen or message.role != "system" else tier
-        blocks += sizes.blocks(message, tier)
-        starts.append(len(blocks))
+        at = 1 if sizes.known else 0
+        blocks[at] = replace(blocks[at], mark=ttl)
     for mark in marks:
-        at = starts[mark.position - 1] - 1 if 0 < mark.position <= len(starts) else -1
+        at = ends[mark.position - 1] - 1 if 0 < mark.position <= len(ends) else -1
         if at >= 0:
             blocks[at] = replace(blocks[at], mark=mark.ttl)
     return Prompt(model, tuple(blocks), mode=_mode(rules), version=sent.version)
-
-
-def _known(sizes: Sizes, ttl: str | None) -> Block:
-    return Block("tools", "known", sizes.known, ttl, "developer")
 
 
 def _mode(rules: CacheRules) -> str:

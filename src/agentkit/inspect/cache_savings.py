@@ -6,6 +6,7 @@ says whether the calls that then came made up for it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from agentkit.core.contracts.messages import Message
@@ -56,8 +57,11 @@ class Candidates:
         if rates is None or rates.read is None or (order % step and number != self.of):
             return
         messages = sent.layout.messages()
-        whole = sizes.total(messages)
-        for name, dropped, added, behind in (_mask(messages, sizes, self.counter), _compact(sent, sizes)):
+        whole, tokens = sizes.total, sizes.tokens
+        for name, dropped, added, behind in (
+            _mask(messages, tokens, sizes.factor, self.counter),
+            _compact(sent, tokens),
+        ):
             if dropped <= added:
                 continue
             extra = (float(rates.read) * whole + float(rates.output) * SUMMARY) / 1e6 if name == "compact" else 0.0
@@ -88,27 +92,25 @@ class Candidates:
         return pays(one.rates, one.behind, one.dropped, one.added, calls, extra_usd=one.extra_usd)
 
 
-def _mask(messages: list[Message], sizes: Sizes, counter: AdditiveCounter) -> tuple[str, int, int, int]:
+def _mask(
+    messages: Sequence[Message], tokens: Sequence[int], factor: float, counter: AdditiveCounter
+) -> tuple[str, int, int, int]:
     """Old tool results give way to a notice each."""
     cleared = {index for _, index in clearable(messages, keep_rounds=KEEP_ROUNDS, exempt=frozenset(), counter=counter)}
     if not cleared:
         return "mask", 0, 0, 0
-    dropped = sum(sizes.tokens[id(messages[at])] for at in cleared)
     notices = [counter.weigh(clear_result(messages[at], counter=counter)) for at in cleared]
-    added = round(sizes.factor * counter.settle(sum(a for a, _ in notices), sum(b for _, b in notices)))
+    added = round(factor * counter.settle(sum(a for a, _ in notices), sum(b for _, b in notices)))
     first = min(cleared)
-    behind = sum(sizes.tokens[id(m)] for at, m in enumerate(messages[first:], first) if at not in cleared)
-    return "mask", dropped, added, behind
+    behind = sum(tokens[at] for at in range(first, len(tokens)) if at not in cleared)
+    return "mask", sum(tokens[at] for at in cleared), added, behind
 
 
-def _compact(sent: Sent, sizes: Sizes) -> tuple[str, int, int, int]:
+def _compact(sent: Sent, tokens: Sequence[int]) -> tuple[str, int, int, int]:
     """All but the last rounds gives way to a summary."""
-    messages = sent.layout.messages()
     frozen = len(sent.layout.segment("frozen").messages)
-    starts = [at for at, message in enumerate(messages) if message.role == "assistant" and at > frozen]
+    starts = [at for at, message in enumerate(sent.layout.messages()) if message.role == "assistant" and at > frozen]
     if len(starts) <= KEEP_ROUNDS:
         return "compact", 0, 0, 0
     border = starts[-KEEP_ROUNDS]
-    dropped = sum(sizes.tokens[id(message)] for message in messages[frozen:border])
-    behind = sum(sizes.tokens[id(message)] for message in messages[border:])
-    return "compact", dropped, SUMMARY, behind
+    return "compact", sum(tokens[frozen:border]), SUMMARY, sum(tokens[border:])

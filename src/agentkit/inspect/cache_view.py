@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from itertools import pairwise
 
 from agentkit.core.contracts.usage import Usage
 from agentkit.models.cache import CacheReport, CacheRules, Prompt, PromptCache, explain, rules_for
@@ -27,6 +28,8 @@ from .responses import mode_of, moment
 from .values import Accuracy, Cost, Response
 
 SCENARIOS = ("recorded", "uncached", "library", "library_long", "library_kept", "best")
+SHORTEST_LIFE = 300
+"""Seconds that an entry lives at least, with any provider."""
 COPIED = 0.05
 """Seconds: two responses in a row that are nearer than that bear the time at which the record was copied."""
 
@@ -39,11 +42,13 @@ def cache_view(
         return CacheView(note="no responses in the record")
     readings = [one.reading for one in transcript.responses] or [None] * len(responses)
     is_reported = any(reading is not None for reading in readings)
-    run = _Run(counter, Sizes(counter, accuracy.factor), Candidates(counter, len(responses)), is_reported)
+    times = _times(responses)
+    sizes, candidates = Sizes(counter, accuracy.factor), Candidates(counter, len(responses))
+    run = _Run(counter, sizes, candidates, is_reported, _wanted(readings, times))
     sent = _Lockstep(transcript, counter)
     rows = [
         run.request(one, reading, None if one.place is None else sent.at(one.place), at)
-        for one, reading, at in zip(responses, readings, _times(responses), strict=True)
+        for one, reading, at in zip(responses, readings, times, strict=True)
     ]
     return CacheView(
         rules=", ".join(dict.fromkeys(rules.name for rules in run.rules.values() if rules is not None)) or None,
@@ -94,13 +99,14 @@ class _Run:
     sizes: Sizes
     candidates: Candidates
     is_reported: bool
+    wanted: frozenset[str]
     rules: dict[str, CacheRules | None] = field(default_factory=dict)
     compared: int = 0
     has_cache_figures: bool = True
     assumed: set[str] = field(default_factory=set)
     sums: dict[str, tuple[Usage, Cost]] = field(default_factory=dict)
     lanes: dict[tuple[str, str], _Lane] = field(default_factory=dict)
-    last: tuple[Prompt, UsageReading, float | None] | None = None
+    last: tuple[Sent, UsageReading, float | None, str] | None = None
     clock: float = 0.0
     """Seconds since the first request; an unknown pause is none."""
     seen_at: float | None = None
@@ -111,14 +117,14 @@ class _Run:
         """One response: how its request fared, and how it would have."""
         row = _recorded(response, reading)
         rules = self._rules(response)
+        before = self._prompt_before(rules, reading) if sent is not None else None
         if sent is not None:
             self.sizes.fit(sent, response.reported, row.read or 0)
         if sent is None or rules is None or response.model is None:
             return row
         if reading is not None:
-            prompt = as_sent(sent, self.sizes, response.model, rules)
-            row = self._explained(row, prompt, reading, at, rules, response)
-            self.last = prompt, reading, at
+            row = self._explained(row, before, sent, reading, at, rules, response)
+            self.last = sent, reading, at, response.model
         if at is None:
             self.assumed.add("times")
         if at is not None and self.seen_at is not None:
@@ -126,7 +132,7 @@ class _Run:
         self.seen_at = at
         planned = self._planned(response, reading, sent, rules, row)
         # A response of several prompts, or one whose figures are in doubt, says nothing about this request alone.
-        whole = response.reported if self.is_reported else self.sizes.total(sent.layout.messages())
+        whole = response.reported if self.is_reported else self.sizes.total
         if whole is None or (reading is not None and reading.usage.prompt_tokens != whole):
             return row
         self.compared += 1
@@ -164,28 +170,43 @@ class _Run:
             self.rules[response.model] = rules_for(response.model, at=moment(response.time))
         return self.rules[response.model]
 
+    def _prompt_before(self, rules: CacheRules | None, reading: UsageReading | None) -> Prompt | None:
+        """The request before as it was sent, where something of it may be lost now; None where all of it was read."""
+        if self.last is None or rules is None or reading is None:
+            return None
+        sent, before, _, model = self.last
+        whole = before.usage.prompt_tokens
+        left = before.usage.cache_read_tokens + before.usage.cache_write_tokens
+        left = left if rules.marks else readable(rules, whole, whole) - rules.step
+        is_told = before.cache_known and reading.cache_known
+        if is_told and left > 0 and reading.usage.cache_read_tokens >= left:
+            return None
+        found = self.rules.get(model)
+        return None if found is None else as_sent(sent, self.sizes, model, found)
+
     def _explained(
         self,
         row: CacheRequest,
-        prompt: Prompt,
+        before: Prompt | None,
+        sent: Sent,
         reading: UsageReading,
         at: float | None,
         rules: CacheRules,
         response: Response,
     ) -> CacheRequest:
-        previous, before, since = self.last if self.last is not None else (None, None, None)
-        if before is not None and reading.cache_known and previous is not None and previous.model == prompt.model:
-            left = before.usage.cache_read_tokens + before.usage.cache_write_tokens
-            if rules.marks and left and reading.usage.cache_read_tokens >= left:
-                return replace(row, reason="none", lost=0)
+        if before is None or self.last is None:
+            return replace(
+                row, reason="none" if reading.cache_known else "unreported", lost=0 if reading.cache_known else None
+            )
+        _, earlier, since, _ = self.last
         report = explain(
-            previous,
-            prompt,
+            before,
+            as_sent(sent, self.sizes, response.model or "", rules),
             rules=rules,
             at=at,
             usage=reading,
             previous_at=since,
-            previous_usage=before.usage if before is not None and before.cache_known else None,
+            previous_usage=earlier.usage if earlier.cache_known else None,
             day=moment(response.time),
         )
         return _told(row, report, has_times=at is not None and since is not None)
@@ -204,7 +225,7 @@ class _Run:
         long = next((name for name in rules.ttl if rules.is_long(name)), None)
         lifetimes = (("library", rules.default_ttl), ("library_long", long), ("library_kept", rules.default_ttl))
         for name, ttl in lifetimes:
-            if ttl is None:
+            if ttl is None or name not in self.wanted:
                 continue
             lane = self._lane(name, model, rules, ttl)
             prompt = lane.planner.prompt(sent, self.sizes, model)
@@ -221,7 +242,8 @@ class _Run:
     def _lane(self, name: str, model: str, rules: CacheRules, ttl: str) -> _Lane:
         lane = self.lanes.get((name, model))
         if lane is None:
-            lane = self.lanes[name, model] = _Lane(Planner(rules, ttl), PromptCache(rules))
+            cache = PromptCache(rules, ceilings=name == "library")
+            lane = self.lanes[name, model] = _Lane(Planner(rules, ttl), cache)
             if self.sizes.known and len(self.rules) == 1:
                 lane.cache.send(head_of(self.sizes, model, rules, ttl), at=self.clock)
         return lane
@@ -268,6 +290,21 @@ def _best(rules: CacheRules, prompt: Prompt, ceiling: int, output: int) -> Usage
     rest = prompt.tokens - ceiling
     write = rest if rules.marks and readable(rules, prompt.tokens, prompt.tokens) else 0
     return Usage(rest - write, output, cache_read_tokens=ceiling, cache_write_tokens=write)
+
+
+def _wanted(readings: Sequence[UsageReading | None], times: Sequence[float | None]) -> frozenset[str]:
+    """The variants that can differ from the plain plan at all: without a pause none lives longer, and without a read
+    that was too small nothing was dropped."""
+    wanted = {"library"}
+    known = [time for time in times if time is not None]
+    if any(later - earlier >= SHORTEST_LIFE for earlier, later in pairwise(known)):
+        wanted.add("library_long")
+    for one, other in pairwise(reading for reading in readings if reading is not None):
+        if other.usage.cache_read_tokens < one.usage.cache_read_tokens + one.usage.cache_write_tokens:
+            wanted.add("library_kept")
+        if not one.usage.cache_write_tokens and other.usage.cache_read_tokens < one.usage.prompt_tokens:
+            wanted.add("library_kept")
+    return frozenset(wanted)
 
 
 def _with_read(usage: Usage, kept: int) -> Usage:

@@ -3,9 +3,10 @@ arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 from agentkit.core.contracts.checks import require_int
@@ -70,15 +71,9 @@ class Prompt:
     @cached_property
     def sums(self) -> tuple[int, ...]:
         """Tokens up to and including each block."""
-        return running_sums(block.tokens for block in self.blocks)
+        return tuple(accumulate([block.tokens for block in self.blocks]))
 
     @property
     def tokens(self) -> int:
         """Tokens of the whole request."""
         return self.sums[-1] if self.blocks else 0
-
-
-def running_sums(values: Iterable[int]) -> tuple[int, ...]:
-    from itertools import accumulate
-
-    return tuple(accumulate(values))
