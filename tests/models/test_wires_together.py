@@ -9,6 +9,7 @@ import pytest
 from agentkit.core.contracts.requests import ChatRequest
 from agentkit.core.contracts.types import Block, Message, TextBlock, ThinkingBlock, ToolCall
 from agentkit.models.adapters.anthropic import AnthropicLLM
+from agentkit.models.adapters.gemini import GeminiLLM
 from agentkit.models.wire import anthropic, gemini, openai_chat, openai_responses
 
 GEMINI = ToolCall("g", "look", {}, meta={"thoughtSignature": "c2ln"})
@@ -39,12 +40,13 @@ def test_calls_of_another_model_bear_a_waiver_for_newer_geminis() -> None:
     """Gemini 3 refuses calls of the current turn without a signature, and names one for calls that are not its own."""
     own = Message("assistant", "", tool_calls=[GEMINI, CLAUDE])
     other = Message("assistant", "", tool_calls=[CLAUDE, RESPONSES])
-    plain = gemini.render_contents([own, Message("user", "x"), other])
-    found = gemini.waived(plain)
-    assert found[:2] == plain[:2]
-    assert [part.get("thoughtSignature") for part in found[2]["parts"]] == [gemini.WAIVER, None]
-    assert "thoughtSignature" not in plain[2]["parts"][0]
-    assert gemini.waived(found) is found
+    results = [Message("tool", "sun", tool_call_id=call.id) for call in (CLAUDE, RESPONSES)]
+    request = ChatRequest((Message("user", "x"), own, Message("user", "x"), other, *results))
+    for model, waived in (("gemini-2.5-pro", False), ("gemini-3-flash-preview", True)):
+        contents = GeminiLLM(None, model=model).body(request)["contents"]
+        found = [[part.get("thoughtSignature") for part in one["parts"]] for one in contents if one["role"] == "model"]
+        assert found[0] == ["c2ln", None]
+        assert [signature is not None for signature in found[1]] == [waived, False]
 
 
 def test_what_stored_reasoning_led_to_goes_without_its_id_where_the_reasoning_cannot_go() -> None:
