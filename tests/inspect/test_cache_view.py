@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pytest
 
-from agentkit.core.contracts.types import Message, ToolCall
+from agentkit.core.contracts.types import Message, ToolCall, Usage
 from agentkit.inspect import inspect_transcript
 from agentkit.inspect.cache_values import CacheView
 from agentkit.inspect.columns import WIDTH, Style, width_of
@@ -225,6 +225,43 @@ def test_responses_without_a_message_stay_in_the_table_and_out_of_the_comparison
     assert found.compared == 11
     assert found.requests[8].planned is None
     assert "11 of 12 requests can be rebuilt and compared" in found.note
+
+
+def test_without_recorded_usage_sizes_are_estimates_and_nothing_is_recorded() -> None:
+    made = session()
+    found = view(replace(made, responses=tuple(replace(one, reading=None) for one in made.responses)))
+    assert found.basis == "estimated"
+    assert [one.name for one in found.scenarios] == ["uncached", "library", "best"]
+    assert {(row.read, row.write, row.fresh, row.reason) for row in found.requests} == {(None, None, None, None)}
+    library = found.scenario("library")
+    assert library is not None
+    assert library.usage.cache_read_tokens > 0
+    one = inspect_transcript(replace(made, responses=tuple(replace(r, reading=None) for r in made.responses)))
+    text = render_cache([one])
+    assert "sizes are estimates" in text
+    assert "less than without a cache" in text
+    assert text.count("unknown") >= 6 * 4
+
+
+def test_a_switch_of_the_model_is_a_break() -> None:
+    made = broken()
+    switched = (*made.responses[:2], replace(made.responses[2], model="claude-opus-5"), *made.responses[3:])
+    cold = replace(switched[2], reading=billed_by(0, 30_400))
+    found = view(replace(made, responses=(*switched[:2], cold, *switched[3:])))
+    assert found.requests[2].reason == "model_changed"
+    assert found.requests[2].lost == 30_200
+
+
+def test_a_response_of_several_models_is_not_compared() -> None:
+    made = broken()
+    reading = made.responses[1].reading
+    assert reading is not None
+    advised = replace(reading, other_models=(("claude-opus-5", Usage(100, 10)),))
+    found = view(
+        replace(made, responses=(made.responses[0], replace(made.responses[1], reading=advised), *made.responses[2:]))
+    )
+    assert (found.compared, found.requests[1].planned) == (5, None)
+    assert found.requests[1].fresh == 103
 
 
 def test_copied_times_are_no_times() -> None:

@@ -131,9 +131,11 @@ class _Run:
             self.clock += max(at - self.seen_at, 0.0)
         self.seen_at = at
         planned = self._planned(response, reading, sent, rules, row)
-        # A response of several prompts, or one whose figures are in doubt, says nothing about this request alone.
+        # A response of several prompts, of several models, or one whose figures are in doubt, says nothing about this
+        # request alone.
         whole = response.reported if self.is_reported else self.sizes.total
-        if whole is None or (reading is not None and reading.usage.prompt_tokens != whole):
+        is_single = reading is None or (reading.usage.prompt_tokens == whole and not reading.other_models)
+        if whole is None or not is_single:
             return row
         self.compared += 1
         self.has_cache_figures &= reading is None or reading.cache_known
