@@ -167,6 +167,9 @@ _counter_name = click.option(
 @_counter_name
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs; docs/cli.md describes it.")
 @click.option("--html", "page", metavar="FILE", help="Write a self-contained HTML report with plots.")
+@click.option(
+    "--cache", "cache_only", is_flag=True, help="Only the prompt cache: each request, what broke it, what it cost."
+)
 def inspect(
     files: tuple[str, ...],
     format_: str | None,
@@ -174,6 +177,7 @@ def inspect(
     counter: str,
     as_json: bool,
     page: str | None,
+    cache_only: bool,
 ) -> None:
     """Say where the tokens, the money and the cache reads of a conversation went.
 
@@ -199,10 +203,12 @@ def inspect(
 
         _write("-", json_document(to_shape(inspections)))
     elif page is None:
-        from agentkit.inspect.text import render_text
+        from agentkit.inspect.text import render_cache, render_text
 
         whole = True if conversation is not None else None
-        click.echo(render_text(inspections, _style(), whole=whole), nl=False, color=True)
+        style = _style()
+        text = render_cache(inspections, style) if cache_only else render_text(inspections, style, whole=whole)
+        click.echo(text, nl=False, color=True)
     elif page != "-":
         click.echo(f"wrote {_one_line(page)}")
     inputs.finish()

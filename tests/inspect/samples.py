@@ -86,6 +86,29 @@ def session(turns: int = 6, *, model: str = PRICED) -> Transcript:
     return transcript(history, responses, prefix=prefix, tools=tools)
 
 
+def broken(model: str = PRICED) -> Transcript:
+    """Six turns on 30,000 tokens that the file does not hold; the fourth request came after a pause of ten minutes, and
+    the sixth read nothing for no reason."""
+    history: list[Message] = []
+    responses: list[Response] = []
+    for turn in range(6):
+        history += [Message("user", f"question {turn} " * 30), Message("assistant", f"answer {turn} " * 20)]
+        stored = 30_000 + 200 * turn
+        read = 0 if turn in (0, 3, 5) else stored - 200
+        responses.append(
+            response(
+                len(history) - 1,
+                model=model,
+                minute=turn + (10 if turn > 2 else 0),
+                input_tokens=3,
+                output_tokens=90,
+                cache_read_input_tokens=read,
+                cache_creation_input_tokens=stored - read,
+            )
+        )
+    return transcript(history, responses, label="with breaks")
+
+
 def compacted() -> Transcript:
     """Eight turns, a compaction that keeps one message, three turns more; one answer was abandoned on the way."""
     history: list[Message] = []

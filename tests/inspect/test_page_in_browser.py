@@ -11,7 +11,7 @@ from agentkit.inspect import inspect_transcript
 from agentkit.inspect.page import render_page
 from agentkit.transcripts import Transcript
 from tests.browser import launch
-from tests.inspect.samples import UNPRICED, compacted, hostile, session
+from tests.inspect.samples import UNPRICED, broken, compacted, hostile, session
 
 pytestmark = pytest.mark.browser
 
@@ -75,7 +75,7 @@ def test_page_fits_and_keeps_quiet(
 
 def test_plots_are_drawn(browser: Browser, tmp_path: Path) -> None:
     with Visit(browser, write(session, tmp_path), viewport=DESK) as page:
-        assert page.locator(".plot canvas").count() == 3
+        assert page.locator(".plot canvas").count() == 4
         inked = page.evaluate(
             "[...document.querySelectorAll('.plot canvas')].map((c) => "
             "new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size)"
@@ -85,6 +85,21 @@ def test_plots_are_drawn(browser: Browser, tmp_path: Path) -> None:
         assert "Frozen" in legend
         assert "Reported" in legend
         assert "Response" in legend
+
+
+def test_plots_of_the_prompt_cache(browser: Browser, tmp_path: Path) -> None:
+    with Visit(browser, write(broken, tmp_path), viewport=DESK) as page:
+        assert page.locator(".plot canvas").count() == 5
+        compared, lost = page.locator("[data-plot=compare]"), page.locator("[data-plot=breaks]")
+        for label in ("Without a cache", "As recorded", "With agentkit's layout"):
+            assert label in compared.inner_text()
+        assert "Paid again" in lost.inner_text()
+        lost.scroll_into_view_if_needed()
+        box = lost.locator(".u-over").bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + box["width"] * 3.5 / 6, box["y"] + 40)
+        page.wait_for_function("() => document.querySelector('[data-plot=breaks]').innerText.includes('30,400')")
+        assert "expired" in page.inner_text("main")
 
 
 def test_legend_follows_the_pointer(browser: Browser, tmp_path: Path) -> None:
@@ -139,7 +154,7 @@ def test_plots_follow_a_change_of_mode(browser: Browser, tmp_path: Path) -> None
         before = page.evaluate(pixels)
         page.emulate_media(color_scheme="dark")
         page.wait_for_function(f"(before) => {pixels} !== before", arg=before)
-        assert page.locator(".plot canvas").count() == 3
+        assert page.locator(".plot canvas").count() == 4
 
 
 def test_plots_follow_the_width(browser: Browser, tmp_path: Path) -> None:
@@ -161,7 +176,7 @@ def test_folded_conversations_draw_when_opened(browser: Browser, tmp_path: Path)
     with Visit(browser, write(session, tmp_path, 6), viewport=DESK) as page:
         assert page.locator(".plot canvas").count() == 0
         page.locator("details.conversation > summary").nth(4).click()
-        page.wait_for_function("document.querySelectorAll('.plot canvas').length === 3")
+        page.wait_for_function("document.querySelectorAll('.plot canvas').length === 4")
 
 
 def test_unpriced_session_says_unknown(browser: Browser, tmp_path: Path) -> None:

@@ -81,6 +81,10 @@ class Asking:
         closing = await plan.closing_block(wc, self.ctx)
         self._layout = None if built.layout is None else wc.segments(tools=self.tools, volatile=closing)
         messages = (*built.messages, *closing) if self._layout is None else tuple(self._layout.messages())
+
+        def marks(layout: Layout | None) -> Any:
+            return hint_of(layout, bool(wc.prefix), plan.model, wc.sent, goes_on)
+
         request = ChatRequest(
             messages,
             plan.model,
@@ -88,7 +92,7 @@ class Asking:
             plan.response_format,
             plan.temperature,
             plan.max_tokens,
-            hint_of(self._layout, bool(wc.prefix), plan.model, wc.sent, goes_on),
+            marks(self._layout),
             prefix=len(wc.prefix.rendered),
             options={"cache_key": cache_key(self.ctx), **plan.options},
         )
@@ -96,6 +100,7 @@ class Asking:
             "context": wc,
             "calibration": plan.known.calibration(plan.model, wc),
             "hooks": CompactionWatch(plan.hooks),
+            "marks": marks,
         }
         meta["check"] = lambda sent: self._require_fit(sent, meta.get("layout") or self._layout)
         return request, meta
@@ -115,12 +120,18 @@ class Asking:
         self.wc.append(self.message)
 
     def _require_fit(self, request: ChatRequest, layout: Layout | None) -> None:
-        """ContextOverflowError for a request above the window of its model, where one is known. Decided on the upper
-        bound of the count; of an unknown model the provider alone knows the window."""
+        """ContextOverflowError for a request above the window of its model, where one is known."""
+        error = None if layout is None else self._overflow(request, layout)
+        if error is not None:
+            raise error
+
+    def _overflow(self, request: ChatRequest, layout: Layout) -> ContextOverflowError | None:
+        """What is wrong with the size of the next request. Decided on the upper bound of the count; of a model that no
+        window is known of, the provider alone can tell."""
         plan, wc = self.plan, self.wc
         window = resolve_window(request.model, declared=plan.window, learned=plan.known.windows.get(request.model))
-        if window.source == "default" or layout is None:
-            return
+        if window.source == "default":
+            return None
         calibration = plan.known.calibration(request.model, wc)
         count = wc.count(calibration, tools=request.tools or ())
         closing = layout.segment("volatile").messages
@@ -128,10 +139,10 @@ class Asking:
         # The table's windows are those of prompts; a declared or learnt one has to hold the answer as well.
         output = 0 if window.source == "catalogue" else plan.max_tokens or 0
         if size + output <= window.tokens:
-            return
+            return None
         sizes = {segment.kind: segment.tokens for segment in layout.segments if segment.tokens}
         told = ", ".join(f"{name} {tokens:,}" for name, tokens in sizes.items())
-        raise ContextOverflowError(
+        return ContextOverflowError(
             f"the request may have up to {size:,} tokens ({told}) and the answer {output:,}, while the window of "
             f"{request.model!r} has {window.tokens:,} ({window.source}); shorten the context, or give the agent a "
             "RequestBuilder with a compactor",
@@ -140,7 +151,7 @@ class Asking:
         )
 
     async def _fitted(self, request: ChatRequest, error: ContextOverflowError) -> bool:
-        """Whether the context was shortened after a refusal; the window that it named is kept in mind."""
+        """Whether the context was shortened after a refusal; the window that a provider named is kept in mind."""
         if error.window and not error.sizes:
             self.plan.known.windows[request.model] = error.window
         compactor = getattr(self.plan.builder, "compactor", None)
@@ -149,7 +160,12 @@ class Asking:
         calibration = self.plan.known.calibration(request.model, self.wc)
         counted = max(self.wc.count(calibration, tools=self.tools).tokens, 1)
         factor = calibration.factor * max((error.window or 0) / counted, 1.0)
-        return await shorten_to_fit(self.wc, compactor, self.ctx, self.plan.hooks, factor)
+        closing = () if self._layout is None else self._layout.segment("volatile").messages
+
+        def fits() -> bool:
+            return self._overflow(request, self.wc.segments(tools=self.tools, volatile=closing)) is None
+
+        return await shorten_to_fit(self.wc, compactor, self.ctx, self.plan.hooks, factor, fits)
 
 
 def require_price(model: str | None, ctx: Ctx) -> None:

@@ -6,12 +6,12 @@ request that turned out too large.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import is_
 
 from agentkit.core.contracts.counting import TokenCounter
-from agentkit.core.contracts.errors import Conflict
+from agentkit.core.contracts.errors import AgentKitError, Conflict, MeterExceeded
 from agentkit.core.contracts.messages import Message
 from agentkit.core.contracts.ports import Compactor, Ctx
 from agentkit.core.contracts.tokens import measure
@@ -46,7 +46,13 @@ async def shorten(
     """
     tail, version = tuple(wc.messages), wc.version
     counter = wc.token_counter if factor == 1.0 else Scaled(wc.token_counter, factor)
-    left = await compactor.compact(tail, ctx, counter=counter)
+    try:
+        left = await compactor.compact(tail, ctx, counter=counter)
+    except MeterExceeded:
+        raise
+    except AgentKitError as error:  # a compaction that fails leaves the context as it is, and the call goes on
+        ctx.emit("compaction.failed", error=type(error).__name__, messages=len(tail))
+        return False
     if not left or (len(left) == len(tail) and all(map(is_, left, tail))):
         return False
     watch, before = CompactionWatch(hooks or Hooks()), wc.count().tokens
@@ -60,12 +66,16 @@ async def shorten(
     return True
 
 
-async def shorten_to_fit(wc: WorkingContext, compactor: Compactor, ctx: Ctx, hooks: Hooks, factor: float) -> bool:
-    """`shorten` for a request that was too large by `factor`: a compactor whose own threshold is higher is shown a
-    transcript that much larger, then twice that, until it shortens it or will not."""
-    factor = max(factor, 1.0)
+async def shorten_to_fit(
+    wc: WorkingContext, compactor: Compactor, ctx: Ctx, hooks: Hooks, factor: float, fits: Callable[[], bool]
+) -> bool:
+    """Whether the tail was shortened for a request that was too large by `factor`. A compactor whose own threshold is
+    higher is shown a transcript that much larger, then twice that and so on, until what is left `fits`."""
+    changed, factor = False, max(factor, 1.0)
     while factor <= LARGEST_SCALE:
         if await shorten(wc, compactor, ctx, hooks, factor=factor):
-            return True
+            changed = True
+            if fits():
+                break
         factor *= 2
-    return False
+    return changed

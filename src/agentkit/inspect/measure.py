@@ -17,6 +17,7 @@ from agentkit.state.context.tokens import AdditiveCounter
 from agentkit.transcripts import Finding as Recorded
 from agentkit.transcripts import Transcript
 
+from .cache_view import cache_view
 from .pieces import Tally
 from .record import is_user_turn, next_layout, prefix_length, sum_weights
 from .responses import measured_responses
@@ -73,6 +74,7 @@ def inspect_transcript(
         findings=(*_import_findings(transcript), *_check_findings(transcript)),
         usage=usage,
         cost=cost,
+        cache=cache_view(transcript, responses, accuracy, counter),
         recorded_usd=Decimal(str(transcript.usage.cost_usd)) if transcript.usage.cost_usd else None,
     )
 

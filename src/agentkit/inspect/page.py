@@ -12,6 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from . import sections, wording
+from .cache_view import SCENARIOS
 from .markup import Html, data_script, script, source_hash, style_sheet, tag
 from .sections import OPEN_CONVERSATIONS
 from .values import Inspection
@@ -139,4 +140,20 @@ def _plots(one: Inspection) -> dict[str, Any]:
         )  # fmt: skip
         for column, value in zip(columns.values(), row, strict=True):
             column.append(value)
-    return {**columns, "window": one.window}
+    return {**columns, "window": one.window, "cache": _cache_plots(one)}
+
+
+def _cache_plots(one: Inspection) -> dict[str, list[Any]]:
+    """Columns of the plots on the prompt cache, one entry a response: tokens that were lost, and the cost so far of the
+    same requests sent in several ways. What could not be compared is a gap."""
+    names = ("recorded", "uncached", "library")
+    columns: dict[str, list[Any]] = {name: [] for name in ("lost", *names)}
+    spent = dict.fromkeys(names, 0.0)
+    for request in one.cache.requests if one.cache is not None else ():
+        columns["lost"].append(request.lost if request.is_break else 0 if request.reason == "none" else None)
+        costs = dict(zip(SCENARIOS, request.costs, strict=False))
+        for name in names:
+            usd = costs.get(name)
+            spent[name] += float(usd or 0)
+            columns[name].append(None if usd is None else round(spent[name], 6))
+    return columns

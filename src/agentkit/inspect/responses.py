@@ -128,13 +128,9 @@ def usage_of(reading: UsageReading | None) -> Usage | None:
 
 def price(reading: UsageReading, model: str | None, time: str | None) -> Cost:
     """The cost of one response, parts that another model did included."""
-    named = (reading.speed, reading.tier)
-    mode: Mode = "standard"
-    for special in get_args(Mode):
-        if special in named:
-            mode = special
+    mode = mode_of(reading)
     parts: list[tuple[str | None, Usage]] = [(model, reading.usage), *reading.other_models]
-    quotes = [quote(name, usage, at=_moment(time), mode=mode, region=reading.region) for name, usage in parts]
+    quotes = [quote(name, usage, at=moment(time), mode=mode, region=reading.region) for name, usage in parts]
     known = [q.usd for q in quotes if q.known or q.lines]
     return Cost(
         sum(known, Decimal(0)) if known else None,
@@ -144,7 +140,17 @@ def price(reading: UsageReading, model: str | None, time: str | None) -> Cost:
     )
 
 
-def _moment(time: str | None) -> datetime | None:
+def mode_of(reading: UsageReading) -> Mode:
+    """How the response was sold, as far as its usage says."""
+    named = (reading.speed, reading.tier)
+    mode: Mode = "standard"
+    for special in get_args(Mode):
+        if special in named:
+            mode = special
+    return mode
+
+
+def moment(time: str | None) -> datetime | None:
     try:
         return datetime.fromisoformat(time) if time else None
     except ValueError:

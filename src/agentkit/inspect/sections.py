@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from agentkit.core.contracts.usage import Usage
 
 from . import wording
-from .markup import Child, Html, tag
+from .cache_sections import cache_parts
+from .markup import Html, tag
+from .parts import build_table, numbers, plot
 from .values import Finding, Inspection, Response
 
 OPEN_CONVERSATIONS = 3
@@ -26,12 +28,12 @@ def overview(inspections: Sequence[Inspection]) -> Html:
             tag(
                 "tr",
                 tag("th", tag("a", tag("bdi", wording.name(one)), href=f"#c{at}"), file, scope="row"),
-                *_numbers(one.messages, len(one.responses), one.calls, one.tokens, largest[0] if largest else None),
+                *numbers(one.messages, len(one.responses), one.calls, one.tokens, largest[0] if largest else None),
                 tag("td", wording.cost(one.cost), class_="number"),
             )
         )
     heads = ("Conversation", "Messages", "Responses", "Calls", "Tokens", "Largest request", "Cost")
-    table = _table("Figures of each conversation. Tokens are estimates of the whole record.", heads, rows)
+    table = build_table("Figures of each conversation. Tokens are estimates of the whole record.", heads, rows)
     return tag("section", tag("h2", "Conversations"), table)
 
 
@@ -42,6 +44,8 @@ def conversation(one: Inspection, *, at: int, level: int = 2) -> list[Html]:
         parts.append(("Context size", _context_plot(one, at)))
     if any(response.usage is not None for response in one.responses):
         parts += [("Usage per response", _usage_plot(one, at)), ("Cost", _cost_plot(one, at))]
+    if cache := cache_parts(one, at):
+        parts.append(("Prompt cache", cache))
     if one.foldings:
         parts.append(("Compactions", [_foldings(one)]))
     parts += [("Tokens by role and kind", _roles(one)), ("Tokens by tool", [_tools(one)])]
@@ -89,7 +93,7 @@ def _context_plot(one: Inspection, at: int) -> list[Html]:
         f"Context size over {wording.plural(len(one.responses), 'response')}, ending at {wording.number(ends)} tokens."
     )
     accuracy = wording.accuracy(one)
-    return [_plot("context", at, reading, text), *([tag("p", accuracy, class_="hint")] if accuracy else [])]
+    return [plot("context", at, reading, text), *([tag("p", accuracy, class_="hint")] if accuracy else [])]
 
 
 def _usage_plot(one: Inspection, at: int) -> list[Html]:
@@ -98,7 +102,7 @@ def _usage_plot(one: Inspection, at: int) -> list[Html]:
         f"Tokens billed per response. In all {usage.input_tokens:,} fresh, {usage.cache_read_tokens:,} read from "
         f"cache, {usage.cache_write_tokens:,} written to it, {usage.output_tokens:,} output."
     )
-    return [_plot("usage", at, "Tokens by the way they are billed, as reported.", text)]
+    return [plot("usage", at, "Tokens by the way they are billed, as reported.", text)]
 
 
 def _cost_plot(one: Inspection, at: int) -> list[Html]:
@@ -106,24 +110,7 @@ def _cost_plot(one: Inspection, at: int) -> list[Html]:
     if one.cost.usd is None:
         return [tag("p", f"Unknown: {note}.", class_="hint")]
     text = f"Cost summed up over the responses: {wording.cost(one.cost)}."
-    return [_plot("cost", at, f"Summed up over the responses, at list prices. {note}".strip(), text)]
-
-
-def _plot(kind: str, at: int, reading: str, alternative: str) -> Html:
-    return tag(
-        "figure",
-        tag("figcaption", tag("p", reading, class_="hint")),
-        tag("div", class_="plot", data_plot=kind, data_conversation=at, role="img", aria_label=alternative),
-        tag(
-            "noscript",
-            tag(
-                "p",
-                alternative,
-                " The plot needs JavaScript; its figures are in the table of responses.",
-                class_="hint",
-            ),
-        ),
-    )
+    return [plot("cost", at, f"Summed up over the responses, at list prices. {note}".strip(), text)]
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
@@ -134,17 +121,17 @@ def _roles(one: Inspection) -> list[Html]:
     rows = [_share_row(share.name, share.count, share.tokens, one.tokens, most) for share in one.roles]
     if one.tool_schema_tokens:
         rows.append(_share_row("tool schemas", None, one.tool_schema_tokens, one.tokens, most))
-    by_role = _table(
+    by_role = build_table(
         "By role, in estimated tokens of the whole record.", ("Role", "Messages", "Tokens", "Share", ""), rows
     )
     top = max((share.tokens for share in one.kinds), default=0)
     kinds = [_share_row(wording.KINDS.get(s.name, s.name), s.count, s.tokens, one.tokens, top) for s in one.kinds]
-    by_kind = _table("By kind of content.", ("Kind", "Parts", "Tokens", "Share", ""), kinds)
+    by_kind = build_table("By kind of content.", ("Kind", "Parts", "Tokens", "Share", ""), kinds)
     return [by_role, by_kind]
 
 
 def _share_row(name: str, count: int | None, tokens: int, whole: int, most: int) -> Html:
-    cells = [*_numbers(count, tokens), tag("td", wording.share(tokens, whole), class_="number")]
+    cells = [*numbers(count, tokens), tag("td", wording.share(tokens, whole), class_="number")]
     return tag("tr", tag("th", tag("bdi", name), scope="row"), *cells, tag("td", _meter(most, tokens), class_="bar"))
 
 
@@ -156,7 +143,7 @@ def _tools(one: Inspection) -> Html:
         tag(
             "tr",
             tag("th", tag("bdi", tool.name), scope="row"),
-            *_numbers(tool.calls, tool.errors, tool.argument_tokens, tool.result_tokens),
+            *numbers(tool.calls, tool.errors, tool.argument_tokens, tool.result_tokens),
             tag("td", _meter(most, tool.argument_tokens, tool.result_tokens), class_="bar"),
         )
         for tool in one.tools
@@ -165,7 +152,7 @@ def _tools(one: Inspection) -> Html:
         "span", tag("span", class_="key"), "arguments", tag("span", class_="key second"), "results", class_="wide"
     )
     caption = ["Estimated tokens of arguments and results. ", legend]
-    return _table(caption, ("Tool", "Calls", "Failed", "Arguments", "Results", ""), rows)
+    return build_table(caption, ("Tool", "Calls", "Failed", "Arguments", "Results", ""), rows)
 
 
 def _largest(one: Inspection) -> Html:
@@ -174,33 +161,35 @@ def _largest(one: Inspection) -> Html:
             "tr",
             tag("td", part.place, class_="number"),
             tag("th", tag("bdi", wording.what(part)), _below(part.excerpt, "excerpt"), scope="row"),
-            *_numbers(part.tokens),
+            *numbers(part.tokens),
             tag("td", wording.number(part.chars), class_="number wide"),
         )
         for part in one.largest
     ]
     caption = "Where single pieces of content take the most, with their beginnings. Tokens are estimates."
-    return _table(caption, ("Message", "What", "Tokens", "Characters"), rows)
+    return build_table(caption, ("Message", "What", "Tokens", "Characters"), rows)
 
 
 def _foldings(one: Inspection) -> Html:
     rows = [
         tag(
             "tr",
-            *_numbers(f.place),
+            *numbers(f.place),
             tag("th", tag("bdi", f.trigger or "–"), scope="row"),
-            *_numbers(f.tokens_before, f.tokens_after),
+            *numbers(f.tokens_before, f.tokens_after),
         )
         for f in one.foldings
     ]
-    return _table("As the recording client noted them.", ("Message", "Trigger", "Tokens before", "Tokens after"), rows)
+    return build_table(
+        "As the recording client noted them.", ("Message", "Trigger", "Tokens before", "Tokens after"), rows
+    )
 
 
 def _findings(one: Inspection) -> Html:
     if not one.findings:
         return tag("p", "The file was read without a remark, and the next request is valid.", class_="hint")
     caption = "What the importer noted, and what the validity check finds in the next request."
-    return _table(caption, ("Level", "What", "Count"), map(_finding_row, one.findings))
+    return build_table(caption, ("Level", "What", "Count"), map(_finding_row, one.findings))
 
 
 def _finding_row(finding: Finding) -> Html:
@@ -208,7 +197,7 @@ def _finding_row(finding: Finding) -> Html:
         "tr",
         tag("td", finding.level, class_=f"level {finding.level}"),
         tag("th", tag("bdi", finding.kind), _below(finding.detail), _below(wording.where(finding)), scope="row"),
-        *_numbers(finding.count),
+        *numbers(finding.count),
     )
 
 
@@ -231,7 +220,7 @@ def _responses(one: Inspection) -> Html:
         "Output",
         "Cost",
     )
-    table = _table(
+    table = build_table(
         "Each response: its request in tokens, what was billed, and its cost.", heads, map(_response_row, one.responses)
     )
     return tag("details", tag("summary", "All responses as a table"), table)
@@ -247,33 +236,15 @@ def _response_row(response: Response) -> Html:
     return tag(
         "tr",
         tag("th", response.number, scope="row", class_="number"),
-        *_numbers(response.place),
+        *numbers(response.place),
         tag("td", wording.clock(response.time), class_="whole"),
         tag("td", tag("bdi", response.model or "–"), class_="whole"),
-        *_numbers(response.estimate.total if response.estimate else None, response.reported, *billed),
+        *numbers(response.estimate.total if response.estimate else None, response.reported, *billed),
         tag("td", wording.cost(response.cost) if usage else "–", class_="number"),
     )
 
 
 # -- building blocks ---------------------------------------------------------------------------------------------------
-
-
-def _table(caption: Child, heads: Sequence[str], rows: Iterable[Html]) -> Html:
-    """A table that scrolls by itself where the screen is narrower."""
-    cells = [tag("th", head, scope="col", class_=_column(head)) if head else tag("td", class_="bar") for head in heads]
-    table = tag("table", tag("caption", caption), tag("thead", tag("tr", *cells)), tag("tbody", *rows), class_="list")
-    return tag("div", table, class_="scroll", tabindex=0, role="group")
-
-
-_TEXT_COLUMNS = frozenset({"Conversation", "Role", "Kind", "Tool", "What", "Trigger", "Level", "Time", "Model"})
-
-
-def _column(head: str) -> str | None:
-    return None if head in _TEXT_COLUMNS else "number wide" if head == "Characters" else "number"
-
-
-def _numbers(*values: int | None) -> list[Html]:
-    return [tag("td", wording.number(value), class_="number") for value in values]
 
 
 def _meter(most: int, *values: int) -> Html | None:

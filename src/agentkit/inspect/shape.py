@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from agentkit.core.contracts.usage import Usage
-
-from .values import Cost, Inspection, Response, Sizes
+from .cache_shape import cache_shape, cost_shape, usage_shape
+from .values import Inspection, Response, Sizes
 
 FORMAT = 1
 
@@ -56,13 +55,14 @@ def _conversation(one: Inspection) -> dict[str, Any]:
         },
         "next_request": _sizes(one.next_request),
         "window": one.window,
-        "usage": _usage(one.usage),
-        "cost": _cost(one.cost),
+        "usage": usage_shape(one.usage),
+        "cost": cost_shape(one.cost),
         "recorded_usd": None if one.recorded_usd is None else float(one.recorded_usd),
         "accuracy": {**_plain(accuracy), "error": None if accuracy.error is None else round(accuracy.error, 4)},
         "responses": [_response(response) for response in one.responses],
         "largest": [_plain(part) for part in one.largest],
         "compactions": [_plain(folding) for folding in one.foldings],
+        "cache": None if one.cache is None else cache_shape(one.cache),
         "findings": [{**_plain(finding), "places": list(finding.places)} for finding in one.findings],
     }
 
@@ -76,36 +76,13 @@ def _response(response: Response) -> dict[str, Any]:
         "compacted": response.compacted,
         "estimated": None if response.estimate is None else _sizes(response.estimate),
         "reported": response.reported,
-        "usage": _usage(response.usage),
-        "cost": _cost(response.cost),
+        "usage": usage_shape(response.usage),
+        "cost": cost_shape(response.cost),
     }
 
 
 def _sizes(sizes: Sizes) -> dict[str, int]:
     return {**_plain(sizes), "total": sizes.total}
-
-
-def _usage(usage: Usage | None) -> dict[str, int] | None:
-    if usage is None:
-        return None
-    return {
-        "fresh": usage.input_tokens,
-        "cache_read": usage.cache_read_tokens,
-        "cache_write": usage.cache_write_tokens,
-        "cache_write_long": usage.cache_write_long_tokens,
-        "output": usage.output_tokens,
-        "reasoning": usage.reasoning_tokens,
-    }
-
-
-def _cost(cost: Cost) -> dict[str, Any]:
-    return {
-        "usd": None if cost.usd is None else round(float(cost.usd), 6),
-        "known": cost.is_known,
-        "priced": cost.priced,
-        "responses": cost.responses,
-        "reasons": list(cost.reasons),
-    }
 
 
 def _plain(value: Any) -> dict[str, Any]:

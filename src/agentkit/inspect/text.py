@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from . import wording
+from .cache_text import cache_lines
 from .columns import WIDTH, Style, table
 from .replay import Progress
 from .values import Inspection
@@ -26,6 +27,21 @@ def render_text(inspections: Sequence[Inspection], style: Style | None = None, *
         for one in inspections:
             lines += [*([""] if lines else []), *_conversation(one, style)]
     return "\n".join(lines) + "\n"
+
+
+def render_cache(inspections: Sequence[Inspection], style: Style | None = None) -> str:
+    """The prompt cache of each conversation, request by request, lines of at most WIDTH columns."""
+    style = style or Style()
+    lines: list[str] = []
+    for one in inspections:
+        found = cache_lines(one, style, whole=True) or ["  no response in the record"]
+        lines += [*([""] if lines else []), *_title(one, style), "", style.bold("Prompt cache"), *found]
+    return "\n".join(lines) + "\n"
+
+
+def _title(one: Inspection, style: Style) -> list[str]:
+    title = wording.name(one) if one.of > 1 else one.source or wording.name(one)
+    return [style.bold(style.clip(title, WIDTH)), style.dim(style.clip(wording.about(one), WIDTH))]
 
 
 def _overview(inspections: Sequence[Inspection], style: Style) -> list[str]:
@@ -62,11 +78,10 @@ def _overview(inspections: Sequence[Inspection], style: Style) -> list[str]:
 
 
 def _conversation(one: Inspection, style: Style) -> list[str]:
-    title = wording.name(one) if one.of > 1 else one.source or wording.name(one)
-    lines = [style.bold(style.clip(title, WIDTH)), style.dim(style.clip(wording.about(one), WIDTH)), ""]
-    lines += _figures(one, style)
+    lines = [*_title(one, style), "", *_figures(one, style)]
     parts = (
         ("Context size", _context(one, style)),
+        ("Prompt cache", cache_lines(one, style)),
         ("Tokens by role", _shares(one, style)),
         ("Tokens by tool", _tools(one, style)),
         ("Largest parts", _largest(one, style)),

@@ -10,7 +10,7 @@ from typing import Any
 
 from agentkit.core.contracts.frozen import FrozenDict
 from agentkit.core.contracts.jsontext import json_text
-from agentkit.core.contracts.types import Block, Message, NativeBlock, ToolCall
+from agentkit.core.contracts.types import Block, Message, NativeBlock, TextBlock, ToolCall
 
 from .anthropic_shape import assemble
 from .conversation import Conversation
@@ -108,10 +108,16 @@ class Turns:
     def _take_text(self, item: Mapping[str, Any], place: str, time: Any) -> None:
         parts = self._open(place, time)
         content = read_content(item.get("content"), "openai", self._report, place)
-        parts.extend([content] if isinstance(content, str) else content)
-        rest = {k: v for k, v in item.items() if k not in ("type", "role", "content") and v is not None}
-        if rest:
-            self._items.append(FrozenDict(rest))
+        rest = {k: v for k, v in item.items() if k not in ("role", "content") and v is not None}
+        if isinstance(content, str):
+            parts.append(content)
+        else:
+            # Under `item`, as the adapter of this interface keeps it: what a text's item says goes back with the text.
+            about = {"item": rest} if rest else {}
+            parts.extend([TextBlock(b.text, {**b.extra, **about}) if isinstance(b, TextBlock) else b for b in content])
+        beside = {k: v for k, v in rest.items() if k != "type"}
+        if beside:
+            self._items.append(FrozenDict(beside))
         if not content:
             self._report.repair("turn empty", place, "kept; the view leaves it out", "a message without content")
 

@@ -4,10 +4,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentkit.core.contracts.messages import Message, ToolCall
-from agentkit.core.contracts.validity import ANTHROPIC, GEMINI, OPENAI_CHAT, STRICT, GrowingView, Rules, repair
+from agentkit.core.contracts.validity import (
+    ANTHROPIC,
+    GEMINI,
+    OPENAI_CHAT,
+    OPENAI_RESPONSES,
+    STRICT,
+    GrowingView,
+    Rules,
+    repair,
+)
 from tests.strategies import transcripts, valid_transcripts
 
-RULES = st.sampled_from([STRICT, ANTHROPIC, OPENAI_CHAT, GEMINI])
+RULES = st.sampled_from([STRICT, ANTHROPIC, OPENAI_CHAT, OPENAI_RESPONSES, GEMINI])
 
 
 def grown(messages: list[Message], steps: list[int], rules: Rules, prefix: int | None) -> None:
@@ -89,3 +98,12 @@ def test_a_view_tells_whether_a_transcript_continues_what_it_knows() -> None:
     assert not view.continues(first[:2])
     assert not view.continues([*first[:2], Message("user", "three"), first[3]])
     assert not view.continues([Message("user", "one"), *first[1:]])
+
+
+def test_a_fork_may_ask_for_no_more_than_is_known() -> None:
+    view = GrowingView()
+    messages = [Message("user", "one"), Message("assistant", "two"), Message("user", "three")]
+    view.messages(messages)
+    assert view.known == 1
+    assert view.repaired(messages[:1]) == repair(messages[:1])
+    assert view.repaired(messages) == repair(messages)

@@ -119,6 +119,23 @@ async def test_request_is_laid_out_anew_with_its_marks() -> None:
     assert context.count().reported == 123
 
 
+async def test_caller_may_mark_the_new_layout_by_its_own_plan() -> None:
+    house = House(TruncationCompactor(max_tokens=500, keep_recent=2))
+    context = grown(12)
+    layout, seen = context.segments(), list[Layout]()
+    mine = Breakpoint(1, "1h")
+
+    def marks(layout: Layout) -> tuple[Breakpoint, ...]:
+        seen.append(layout)
+        return (mine,)
+
+    request = ChatRequest(tuple(layout.messages()), "m", cache_hint=layout.breakpoints())
+    meta: dict[str, Any] = {"context": context, "marks": marks}
+    await house.ctx.invoker.chat(request, house.ctx, meta=meta)
+    assert house.llm.requests[-1].cache_hint == (mine,)
+    assert seen == [meta["layout"]]
+
+
 async def test_nothing_to_do_sends_the_very_request() -> None:
     compactor = Noting()
     house = House(compactor)
@@ -190,7 +207,7 @@ async def test_somebody_elses_rewrite_counts() -> None:
     house = House(Noting(beaten))
     await house.ask(context)
     assert [m.content for m in house.sent] == ["Be careful.", "theirs"]
-    assert house.told == ["compaction.started", "compaction.failed"]
+    assert house.told == ["compaction.failed"]
 
 
 async def test_failure_leaves_the_context_and_the_call_alone() -> None:
@@ -211,6 +228,17 @@ async def test_failure_leaves_the_context_and_the_call_alone() -> None:
     await House(compactor).ask(resumed)
     assert len(compactor.asked) == 4
     assert resumed.policies == {}
+
+
+async def test_result_that_is_no_smaller_is_not_applied() -> None:
+    """Each rewrite gives up what the provider's cache holds, so one that gains nothing only costs."""
+    context = grown(4)
+    house = House(Noting(lambda messages: [Message("user", "y"), *messages]))
+    for _ in range(4):
+        await house.ask(context)
+    assert context.version == 0
+    assert house.told == ["compaction.failed"] * 3 + ["compaction.resting"]
+    assert [event.data.get("error") for event in house.events[:3]] == ["no_progress"] * 3
 
 
 @pytest.mark.parametrize("fault", [MeterExceeded("used up"), ValueError("a bug")], ids=lambda f: type(f).__name__)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agentkit.core.contracts.errors import EmptyRequestError
 from agentkit.core.contracts.requests import ChatRequest
-from agentkit.core.contracts.types import Message, ToolCall
+from agentkit.core.contracts.types import Message, NativeBlock, ToolCall
 from agentkit.core.contracts.validity import check
 from agentkit.models.adapters.gemini import GeminiLLM
 from agentkit.models.adapters.openai_chat import OpenAIChatLLM
@@ -79,6 +79,16 @@ def test_any_transcript_is_sent_as_the_provider_takes_it(side: Side, data: st.Da
         return
     side.check(body, desk())
     json.dumps(body, ensure_ascii=False).encode()
+
+
+@sides
+def test_message_of_nothing_that_can_be_sent_says_so(side: Side) -> None:
+    """E2, G6: sound for one interface, refused by the other."""
+    sound = NativeBlock("openai", {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}})
+    code = NativeBlock("gemini", {"executableCode": {"code": "1"}})
+    body = sent(side.make(), asking(Message("user", [sound, code]), model=side.model))
+    side.check(body, desk())
+    assert ("no form in this interface" in json.dumps(body)) == (side.key == "input")
 
 
 @sides

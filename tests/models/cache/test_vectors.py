@@ -8,7 +8,9 @@ from decimal import Decimal
 import pytest
 
 from agentkit.models.cache import Bill, Block, Prompt, PromptCache
+from agentkit.transcripts import load
 from tests.models.cache.notation import SOL, SONNET, anthropic, blocks, fresh_cache, openai, rules
+from tests.transcripts.samples import FOLDER
 
 Counts = tuple[int, int, int, int]
 
@@ -131,6 +133,21 @@ def test_a12_a_compaction_keeps_the_frozen_part() -> None:
     )
     assert [counts(bill) for bill in bills] == [(0, 5000, 0, 0), (3000, 700, 0, 0), (3700, 200, 0, 0)]
     assert [usd(SONNET, bill) for bill in bills] == [Decimal("0.01875"), Decimal("0.003525"), Decimal("0.00186")]
+
+
+def test_a14_the_recorded_session_is_reproduced() -> None:
+    """Block sizes from the recorded usage: what was written before, what is written now, what stays fresh."""
+    (session,) = load(FOLDER / "claude-code" / "small-edit-session.jsonl")
+    usages = [response.usage for response in session.responses if response.usage is not None]
+    cache = fresh_cache("claude-sonnet-4-20250514")
+    row = [Block("system", "before", usages[0].cache_read_tokens, "5m")]
+    cache.send(Prompt("m", tuple(row)), at=0)
+    for number, usage in enumerate(usages):
+        row = [replace(block, mark=None) for block in row]
+        row.append(Block("messages", f"turn{number}", usage.cache_write_tokens, "5m"))
+        bill = cache.send(Prompt("m", (*row, Block("messages", f"late{number}", usage.input_tokens))), at=number + 1)
+        assert counts(bill) == (usage.cache_read_tokens, usage.cache_write_tokens, 0, usage.input_tokens)
+    assert [usage.cache_read_tokens for usage in usages[1:]] == [15_550, 15_854, 16_289, 16_532, 16_957, 17_303]
 
 
 @pytest.mark.parametrize(
@@ -318,3 +335,14 @@ def test_gemini_reads_from_its_minimum_on() -> None:
     cache.send(parts("gemini-3.5-flash", "p:4095 q:1"), at=0)
     assert cache.send(parts("gemini-3.5-flash", "p:4095 r:9000"), at=1).read == 0
     assert cache.send(parts("gemini-3.5-flash", "p:4095 q:1 r:10"), at=2).read == 4096
+
+
+def test_what_a_provider_drops_is_not_read() -> None:
+    cache = fresh_cache()
+    prompt = anthropic("s:2000* a:500*")
+    cache.send(prompt, at=0)
+    cache.evict(prompt, keep=2000)
+    assert cache.ceiling(prompt, at=1) == 2000
+    assert counts(cache.send(prompt, at=1)) == (2000, 500, 0, 0)
+    cache.evict(prompt)
+    assert cache.ceiling(prompt, at=2) == 0

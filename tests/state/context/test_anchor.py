@@ -400,3 +400,27 @@ def test_seeds_are_those_of_the_contract(model: str | None, factor: float) -> No
     assert Calibration.seed(model) == Calibration(factor)
     assert Calibration.seed(model, "approx").factor == 1.0
     assert Calibration.seed(model, overhead=497) == Calibration(factor, overhead=497)
+
+
+# -- tools -------------------------------------------------------------------------------------------------------------
+
+TOOLS = [ToolSchema("write", "Writes a file.", {"type": "object"}), ToolSchema("read", "Reads a file.")]
+
+
+def test_without_a_report_tool_schemas_count_too() -> None:
+    ctx = _context()
+    with_tools = ctx.count(tools=TOOLS)
+    assert with_tools.tokens == sum(segment.tokens for segment in ctx.segments(tools=TOOLS).segments)
+    assert with_tools.tokens > ctx.count().tokens == ctx.count(tools=()).tokens
+    calibration = Calibration.seed("claude-sonnet-4-6", "approx", tools=TOOLS)
+    assert ctx.count(calibration, tools=TOOLS).upper == ceil(1.5 * (with_tools.tokens + 497))
+
+
+def test_n6_report_on_other_tools_holds_no_longer() -> None:
+    ctx = _context()
+    _report(ctx, tools=TOOLS)
+    assert ctx.count().source == "provider"
+    assert ctx.count(tools=list(reversed(TOOLS))).source == "provider"
+    for other in ((), TOOLS[:1], [*TOOLS, ToolSchema("list")]):
+        assert ctx.count(tools=other).source == "estimate"
+    assert ctx.count(tools=TOOLS).reported == 1_000

@@ -242,58 +242,16 @@ def test_char_class_counts_the_texts_of_the_formula(message: Message) -> None:
     assert abs(CharClassTokenCounter().measure([message]) - sum(map(_oracle, texts)) - 4 * units - flat) <= len(texts)
 
 
+def _text(language: str) -> str:
+    return (Path(__file__).parents[2] / "data" / "texts" / f"{language}.txt").read_text(encoding="utf-8")
+
+
 # A story and a page of a manual, since rare and common words differ in density.
-ENGLISH = """\
-The river had been rising since the early morning, and by noon the lower meadows were under water. Nobody in
-the village could remember such a spring. The miller moved his flour to the upper floor, the teacher sent the
-children home, and the old ferryman, who had crossed here for forty years, pulled his boat far up the bank and
-sat beside it with his pipe. "It will stop when it stops," he said to whoever asked him, which was true and
-helped nobody. Towards evening the wind turned, the rain became thinner, and a narrow band of yellow light
-appeared above the hills in the west. People came out of their houses and looked at it without a word, as one
-looks at a guest who has arrived too late for dinner.
-"""
-CHINESE = """\
-清晨的时候，河水就开始上涨了，到了中午，低处的草地已经全部被淹没。村里没有人记得曾经有过这样的春天。磨坊主把面粉
-搬到楼上，老师让孩子们回家，那位在这里摆渡了四十年的老船夫把船拖到岸上很远的地方，然后坐在旁边抽起了烟斗。不管谁
-来问他，他都说该停的时候自然就会停，这句话没有错，可是也帮不了任何人。傍晚时分风向变了，雨也渐渐小了，西边的山上
-出现了一道窄窄的黄色亮光。人们从屋子里走出来，默默地望着它，就像望着一位来得太迟的客人。
-本文介绍如何安装和配置这个软件。首先请确认系统中已经安装了最新版本的运行环境，然后下载压缩包，并将其解压到指定的
-目录。如果安装过程中出现错误，请查看日志文件，其中包含详细的错误信息。用户可以通过修改配置文件来更改默认设置，例
-如端口、语言和存储路径。修改完成后需要重新启动服务，新的设置才能生效。为了保证数据安全，建议定期备份数据库，并使
-用强密码保护管理员账户。如果您在使用过程中遇到任何问题，可以联系我们的技术支持团队，我们会在两个工作日内回复。
-"""
-JAPANESE = """\
-朝早くから川の水が増え始め、昼には低い牧草地がすっかり水の下になっていた。村ではこのような春を覚えている者は誰も
-いなかった。粉屋は小麦粉を二階に運び、先生は子供たちを家に帰し、四十年ここで渡し舟を漕いできた老人は舟を岸のずっ
-と上まで引き上げて、その横に座って煙草を吸っていた。誰に聞かれても、止まる時には止まるさと答えた。それは本当だっ
-たが、誰の役にも立たなかった。夕方になると風向きが変わり、雨は細くなり、西の丘の上に黄色い光の帯が現れた。
-このページでは、ソフトウェアのインストール方法と設定方法について説明します。まず、最新バージョンの実行環境がイン
-ストールされていることを確認してください。次に、ファイルをダウンロードし、指定されたディレクトリに展開します。イ
-ンストール中にエラーが発生した場合は、ログファイルを確認してください。詳細なエラー情報が記録されています。ユーザ
-ーは設定ファイルを変更することで、ポートや言語などの初期設定を変更できます。変更後は、サービスを再起動する必要が
-あります。データを保護するために、定期的なバックアップをお勧めします。
-"""
-KOREAN = """\
-이른 아침부터 강물이 불어나기 시작했고, 정오 무렵에는 낮은 풀밭이 모두 물에 잠겼다. 마을에서 이런 봄을 기억하는
-사람은 아무도 없었다. 방앗간 주인은 밀가루를 위층으로 옮기고, 선생님은 아이들을 집으로 돌려보냈다. 사십 년 동안
-이곳에서 나룻배를 저어 온 노인은 배를 강둑 위로 끌어 올리고 그 옆에 앉아 담배를 피웠다. 누가 물어도 멈출 때가
-되면 멈출 것이라고 대답했다.
-이 문서에서는 소프트웨어를 설치하고 설정하는 방법을 설명합니다. 먼저 최신 버전의 실행 환경이 설치되어 있는지
-확인하십시오. 그런 다음 파일을 다운로드하여 지정된 디렉터리에 압축을 풉니다. 설치 중에 오류가 발생하면 로그
-파일을 확인하십시오. 사용자는 설정 파일을 수정하여 포트, 언어, 저장 경로와 같은 기본 설정을 변경할 수 있습니다.
-변경한 후에는 서비스를 다시 시작해야 합니다. 데이터를 안전하게 보호하려면 정기적으로 백업하는 것이 좋습니다.
-"""
-RUSSIAN = """\
-Река начала подниматься с раннего утра, и к полудню нижние луга уже стояли под водой. Никто в деревне не помнил
-такой весны. Мельник перенёс муку на верхний этаж, учитель отпустил детей домой, а старый паромщик, который
-работал здесь сорок лет, вытащил лодку далеко на берег и сел рядом с ней со своей трубкой. Когда перестанет,
-тогда и перестанет, говорил он каждому, кто его спрашивал, и это была правда, которая никому не помогала.
-В этом документе описано, как установить и настроить программу. Сначала убедитесь, что в системе установлена
-последняя версия среды выполнения. Затем загрузите файл и распакуйте его в указанный каталог. Если во время
-установки произошла ошибка, проверьте файл журнала, в котором содержится подробная информация. Пользователь
-может изменить настройки по умолчанию, например порт, язык и путь к хранилищу, в файле конфигурации. После
-изменения необходимо перезапустить службу.
-"""
+ENGLISH = _text("english")
+CHINESE = _text("chinese")
+JAPANESE = _text("japanese")
+KOREAN = _text("korean")
+RUSSIAN = _text("russian")
 
 
 def _samples() -> dict[str, tuple[str, int, int]]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from agentkit.core.contracts.errors import MergeError
 from agentkit.core.contracts.types import Message, Scope, Usage
-from agentkit.state.context import CharClassTokenCounter, MutationJournal, PrefixContext, WorkingContext
+from agentkit.state.context import CharClassTokenCounter, LastNTurns, MutationJournal, PrefixContext, WorkingContext
 from tests.context_strategies import Plan, message_lists, plain_data
 
 PREFIX = PrefixContext("prompt")
@@ -145,3 +145,17 @@ def test_copy_of_the_parent_is_no_parent() -> None:
     with pytest.raises(MergeError):
         copy.deepcopy(parent).merge(child, mode="delta")
     assert parent.merge(child, mode="delta").size() == 1
+
+
+def test_what_policies_keep_goes_along_and_apart() -> None:
+    """It is copied into forks and slices, pickled, and no part of equality, snapshots or merges."""
+    ctx = WorkingContext(messages=[Message("user", "a")])
+    plain = ctx.fork()
+    ctx.policies["breaker"] = {"m": {"failures": 1}}
+    for copied in (ctx.fork(), ctx.slice(LastNTurns(1)), pickle.loads(pickle.dumps(ctx)), copy.deepcopy(ctx)):
+        assert copied.policies == {"breaker": {"m": {"failures": 1}}}
+        copied.policies["breaker"]["m"]["failures"] = 2
+    assert ctx.policies == {"breaker": {"m": {"failures": 1}}}
+    assert ctx == plain
+    assert ctx.freeze() == plain.freeze()
+    assert plain.merge(ctx, mode="union").policies == {}

@@ -492,9 +492,9 @@ def test_subclass_keeps_its_kind_and_its_fields() -> None:
 def test_package_exports() -> None:
     assert package.__all__ == [
         "AllOf", "AnyOf", "ApproxTokenCounter", "Calibration", "CharClassTokenCounter", "ContextDiff", "ContextScope",
-        "Difference", "FrozenContext", "LastNTurns", "Layout", "MessageView", "MutationJournal", "Not", "Observation",
-        "PositionalScope", "PrefixContext", "RoleFilter", "Segment", "Since", "Tagged", "TiktokenCounter", "TokenCount",
-        "WorkingContext", "first_difference", "surviving_indices",
+        "Difference", "ExactTokenCounter", "FrozenContext", "LastNTurns", "Layout", "MessageView", "MutationJournal",
+        "Not", "Observation", "PositionalScope", "PrefixContext", "RoleFilter", "Segment", "Since", "Tagged",
+        "TiktokenCounter", "TokenCount", "WorkingContext", "counter_for", "first_difference", "surviving_indices",
     ]  # fmt: skip
     assert all(getattr(package, name).__module__.startswith("agentkit.state.context.") for name in package.__all__)
 

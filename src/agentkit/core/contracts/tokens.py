@@ -7,7 +7,7 @@ Counters, compactors, quota, request builder and inspector all call it, so that 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -61,9 +61,12 @@ def _weigh(message: Message) -> Weight:
     return Weight(sum(map(len, texts)), units, flat)
 
 
-def counted_parts(message: Message) -> tuple[list[str], int, int]:
+def counted_parts(
+    message: Message, media: Callable[[ImageBlock | DocumentBlock], int] | None = None
+) -> tuple[list[str], int, int]:
     """What every counter counts of a message: its texts, its units (the message and its calls), and the flat tokens of
-    what has no text."""
+    what has no text. `media` gives those of an image or document; by default they are the formula's."""
+    media = media or flat_tokens
     texts = [message.content, message.name or "", message.tool_call_id or ""]
     flat = 0
     for call in message.tool_calls:
@@ -73,15 +76,18 @@ def counted_parts(message: Message) -> tuple[list[str], int, int]:
             texts.append(block.text)
         elif isinstance(block, RedactedThinkingBlock):
             texts.append(block.data[: len(block.data) * 3 // 4])
-        elif isinstance(block, ImageBlock):
-            flat += image_tokens(block)
-        elif isinstance(block, DocumentBlock):
-            flat += document_tokens(block)
+        elif isinstance(block, (ImageBlock, DocumentBlock)):
+            flat += media(block)
         elif isinstance(block, NativeBlock):
             text, encoded = native_text(block.payload)
             texts.append(text)
             flat += ENCODED * encoded
     return texts, 1 + len(message.tool_calls), flat
+
+
+def flat_tokens(block: ImageBlock | DocumentBlock) -> int:
+    """The formula's figure for an image or a document."""
+    return image_tokens(block) if isinstance(block, ImageBlock) else document_tokens(block)
 
 
 def image_tokens(image: ImageBlock) -> int:

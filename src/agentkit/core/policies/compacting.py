@@ -87,14 +87,18 @@ def compaction(compactor: Compactor, *, at: int | None = None) -> ChatMiddleware
     scale of what the provider reported for it, so that thresholds are in the provider's tokens.
 
     The result is applied through `rewrite`, on the version that was planned on, then the request is laid out anew and
-    its cache marks set again; `call.meta["layout"]` is that layout, for `record_usage`. Messages that came meanwhile
-    stay. When somebody else rewrote the context in the meantime, that counts and is sent. `call.meta["hooks"]` is told
-    right before and after (`before_rewrite`, `after_rewrite`, awaited with context and run).
+    its cache marks set again, by `call.meta["marks"](layout)` where the caller has a plan of its own for them;
+    `call.meta["layout"]` is that layout, for `record_usage`. Messages that came meanwhile stay. When somebody else
+    rewrote the context in the meantime, that counts and is sent. `call.meta["hooks"]` is told right before and after
+    (`before_rewrite`, `after_rewrite`, awaited with context and run).
 
-    A compactor that fails with one of agentkit's errors leaves the context as it is and the call goes on; after three
-    such failures in a row it rests until the tail is a tenth longer. The count travels with the context. Emits
-    `compaction.started`, `compaction.done`, `compaction.failed`, `compaction.resting` and `compaction.unaligned` (the
+    A compactor that fails with one of agentkit's errors, or makes the tail no smaller, leaves the context as it is and
+    the call goes on; after three such failures in a row it rests until the tail is a tenth longer. The count travels
+    with the context. Emits `compaction.done`, `compaction.failed`, `compaction.resting` and `compaction.unaligned` (the
     request does not show the context's tail, so nothing is done), with sizes in messages and estimated tokens.
+
+    Stand it inside `fallback` and `retry`, so that each attempt is looked at, and outside `quota` and `memoize`, which
+    then see the request that goes out.
     """
     if not hasattr(compactor, "compact"):
         raise TypeError(f"compactor must have a compact method: {type(compactor).__name__} has none")
@@ -127,7 +131,6 @@ async def _compacted(call: ChatCall, context: Context, compactor: Compactor, at:
         return call
     tail, version = tuple(context.messages[:shown]), context.version
     counter = _in_providers_tokens(context, call.request, count)
-    call.ctx.emit("compaction.started", messages=shown, tokens=count.tokens)
     try:
         left = await compactor.compact(tail, call.ctx, counter=counter)
     except MeterExceeded:
@@ -137,6 +140,10 @@ async def _compacted(call: ChatCall, context: Context, compactor: Compactor, at:
         call.ctx.emit("compaction.failed", error=type(error).__name__, messages=shown, tokens=count.tokens)
         return call
     if left is tail or not left or (len(left) == shown and all(map(_same, left, tail))):
+        return call
+    if measure(left, counter) >= measure(tail, counter):
+        _note_failure(context)
+        call.ctx.emit("compaction.failed", error="no_progress", messages=shown, tokens=count.tokens)
         return call
     hooks = call.meta.get("hooks")
     if hooks is not None:
@@ -192,8 +199,10 @@ def _laid_out_anew(call: ChatCall, context: Context, shown: int) -> ChatCall:
     request = call.request
     volatile = request.messages[len(context.prefix.as_messages()) + shown :]
     layout = context.segments(tools=request.tools or (), volatile=volatile)
-    hint = request.cache_hint
-    if isinstance(hint, tuple) and hint and all(isinstance(mark, Breakpoint) for mark in hint):
+    hint, marks = request.cache_hint, call.meta.get("marks")
+    if marks is not None:
+        hint = marks(layout)
+    elif isinstance(hint, tuple) and hint and all(isinstance(mark, Breakpoint) for mark in hint):
         hint = layout.breakpoints(ttl=hint[-1].ttl, frozen_ttl=hint[0].ttl)
     call.meta["layout"] = layout
     return replace(call, request=replace(request, messages=tuple(layout.messages()), cache_hint=hint))

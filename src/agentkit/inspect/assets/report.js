@@ -140,6 +140,27 @@
     },
   };
 
+  // Costs so far of the same requests, one line for each way to send them.
+  KINDS.compare = (data) => {
+    const lines = [
+      { label: "Without a cache", values: data.cache.uncached, colour: "fresh" },
+      { label: "As recorded", values: data.cache.recorded, colour: "text" },
+      { label: "With agentkit's layout", values: data.cache.library, colour: "tail" },
+    ].filter((line) => line.values.some((v) => v != null));
+    return {
+      series: [numbered(data), ...lines.map((line) => ({
+        label: line.label, stroke: colour(line.colour), width: 2, spanGaps: true, points: { show: false },
+        value: (_, __, ___, i) => usd(line.values[at(data, i)]),
+      }))],
+      columns: [data.number, ...lines.map((line) => line.values)],
+      format: usdTick,
+    };
+  };
+  KINDS.breaks = (data) => {
+    const lost = [{ label: "Paid again", values: data.cache.lost, colour: "fresh" }];
+    return { ...stacked(data, lost, []), format: short };
+  };
+
   const draw = (host) => {
     drawn.get(host)?.destroy();
     const data = conversations[Number(host.dataset.conversation)];

@@ -149,7 +149,7 @@ class AnthropicLLM:
         lead = leading_system(view.messages)
         body["system"] = self._system.of(view.messages[:lead])
         turns = wire.render_turns(view.messages[lead:])
-        body["messages"] = turns.wire
+        body["messages"] = _closed_start(turns.wire)
         plan = planned_marks(request)
         if plan is not None:
             put_marks(body, plan, view, lead, turns.places)
@@ -259,6 +259,22 @@ def closed_schema(schema: Any) -> Any:
             made["additionalProperties"] = False
         return made
     return [closed_schema(value) for value in schema] if isinstance(schema, (list, tuple)) else schema
+
+
+def _closed_start(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages, the start of an answer at their end without its trailing blanks, which the API refuses there. The
+    same list where there are none; what is changed is copied."""
+    last = messages[-1] if messages else None
+    if last is None or last["role"] != "assistant":
+        return messages
+    content = last["content"]
+    if isinstance(content, str):
+        closed: Any = content.rstrip()
+    elif content[-1].get("type") == "text":
+        closed = [*content[:-1], {**content[-1], "text": content[-1]["text"].rstrip()}]
+    else:
+        return messages
+    return messages if closed == content else [*messages[:-1], {**last, "content": closed}]
 
 
 def _is_prefilled(last: Message) -> bool:

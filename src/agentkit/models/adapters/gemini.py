@@ -7,7 +7,7 @@ and JSON data again after, which takes twenty times as long as writing the reque
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -27,14 +27,14 @@ from .base import (
     ToolForms,
     Views,
     choice_of,
-    closed,
     form_of,
     leading_system,
     model_of,
     parameters_of,
     settings_of,
 )
-from .failures import failure_from, provider_errors
+from .failures import provider_errors
+from .gemini_stream import Gathered, sent_chunks
 
 _TOP = frozenset({"safetySettings", "toolConfig", "cachedContent", "labels", "serviceTier", "store"})
 """Options that are fields of the request; any other is one of its `generationConfig`."""
@@ -87,19 +87,19 @@ class GeminiLLM:
             found = await self._client.aio.models.generate_content(
                 model=asked.model, contents="-", config=self._config(asked.body, should_return_http_response=True)
             )
-        answer = _Gathered()
+        answer = Gathered()
         answer.take(decoded((found.sdk_http_response.body or "").encode(), self.provider), self.provider)
         return self._answer(asked, answer).result()
 
     async def stream(self, request: ChatRequest, /) -> AsyncGenerator[Delta, None]:
         """The answer in pieces; the last one has calls, blocks, usage and finish reason."""
         asked = self._ask(request)
-        answer = _Gathered()
+        answer = Gathered()
         with provider_errors(self.provider):
             chunks = await self._client.aio.models.generate_content_stream(
                 model=asked.model, contents="-", config=self._config(asked.body)
             )
-            async with aclosing(_sent(chunks)) as pieces:
+            async with aclosing(sent_chunks(chunks)) as pieces:
                 async for chunk in pieces:
                     text = answer.take(chunk, self.provider)
                     if text:
@@ -132,7 +132,8 @@ class GeminiLLM:
         model = model_of(request, self.model)
         view = self._views.of(request)
         lead = leading_system(view.messages)
-        no_levels = ("effort",) if model.rpartition("/")[2].startswith(("gemini-1", "gemini-2")) else ()
+        older = model.rpartition("/")[2].startswith(("gemini-1", "gemini-2"))
+        no_levels = ("effort",) if older else ()
         settings = without(settings_of(request, model), (*NO_FIELD, *no_levels))
         values = {_camel(key): value for key, value in settings.values.items() if key != "cache_key"}
         body: dict[str, Any] = {}
@@ -143,7 +144,8 @@ class GeminiLLM:
             body["tools"] = tools
             if (choice := choice_of(request.tool_choice)) is not None:
                 body["toolConfig"] = _tool_config(choice)
-        body["contents"] = wire.render_contents(view.messages[lead:])
+        contents = wire.render_contents(view.messages[lead:])
+        body["contents"] = contents if older else wire.waived(contents)
         body.update({key: values.pop(key) for key in sorted(_TOP & values.keys())})
         if "cachedContent" in body:
             body = {key: value for key, value in body.items() if key not in _IN_THE_CACHE}
@@ -170,11 +172,13 @@ class GeminiLLM:
 
     # The answer
 
-    def _answer(self, asked: _Asked, answer: _Gathered) -> Answer:
+    def _answer(self, asked: _Asked, answer: Gathered) -> Answer:
         about = answer.about
         text, calls, blocks = wire.read_parts(answer.parts, about.get("responseId") or _stamp(asked.view.messages))
         reason = answer.reason
         finish = None if reason is None else FINISHED.get(reason, reason.lower())
+        if answer.is_held_back:
+            finish = "content_filter"
         if finish == "stop" and calls:
             finish = "tool_calls"
         told = {key: about.get(key) for key in ("responseId", "promptFeedback", "finishMessage")}
@@ -208,48 +212,8 @@ class _Asked:
     structured: bool
 
 
-class _Gathered:
-    """What one response, or the chunks of a stream, add up to."""
-
-    def __init__(self) -> None:
-        self.parts: list[Mapping[str, Any]] = []
-        self.usage: dict[str, Any] = {}
-        self.about: dict[str, Any] = {}
-        self.reason: str | None = None
-
-    def take(self, chunk: Mapping[str, Any], provider: str) -> str:
-        """Adds a chunk; the text in it that is no thought."""
-        if chunk.get("error"):
-            raise failure_from(chunk, provider=provider)
-        self.usage.update(chunk.get("usageMetadata") or {})
-        self.about.update({k: v for k, v in chunk.items() if k not in ("usageMetadata", "candidates")})
-        feedback = chunk.get("promptFeedback")
-        if isinstance(feedback, Mapping) and feedback.get("blockReason"):
-            self.reason = str(feedback["blockReason"])
-            self.reason = self.reason if self.reason in FINISHED else "SAFETY"  # the request was held back
-        candidates = chunk.get("candidates") or ()
-        text = ""
-        for candidate in candidates[:1]:
-            parts = (candidate.get("content") or {}).get("parts") or ()
-            self.parts += parts
-            text = "".join([part["text"] for part in parts if part.get("text") and not part.get("thought")])
-            self.reason = candidate.get("finishReason") or self.reason
-            if candidate.get("finishMessage"):
-                self.about["finishMessage"] = candidate["finishMessage"]
-        return text
-
-
-async def _sent(chunks: AsyncIterator[Any]) -> AsyncGenerator[dict[str, Any], None]:
-    """The chunks of the client's stream as JSON data; the stream is closed when they end or are closed early."""
-    try:
-        async for chunk in chunks:
-            yield chunk.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"sdk_http_response"})
-    finally:
-        await closed(chunks)
-
-
 def _declaration(tool: ToolSchema) -> dict[str, Any]:
-    schema = {"parametersJsonSchema": parameters_of(tool)} if tool.parameters.get("properties") else {}
+    schema = {"parametersJsonSchema": parameters_of(tool)} if tool.parameters else {}
     return {"name": tool.name, "description": tool.description, **schema}
 
 

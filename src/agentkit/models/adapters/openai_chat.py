@@ -174,7 +174,7 @@ class OpenAIChatLLM:
         if (effort := values.pop("effort", None)) is not None:
             body["reasoning_effort"] = effort
         if rules is not None and rules.kind == "message ends":
-            body["prompt_cache_options"] = {"mode": "explicit"}
+            body["prompt_cache_options"] = {"mode": "explicit", **values.pop("prompt_cache_options", {})}
         if stream and dialect.stream_usage:
             body["stream_options"] = {"include_usage": True}
         body.update(values)

@@ -103,7 +103,9 @@ class OpenAIResponsesLLM:
                     elif kind in ("response.completed", "response.incomplete", "response.failed"):
                         response = event.get("response")
                     elif kind == "error" or event.get("error"):
-                        raise failure_from(event, provider=self.provider)
+                        # The request was taken: an error that bears no code is the server's.
+                        told = event if event.get("code") or event.get("error") else {**event, "code": "server_error"}
+                        raise failure_from(told, provider=self.provider)
         if response is None:
             raise TransientError(f"{self.provider}: the stream ended before the response did")
         yield self._answer(asked, response, [items[at] for at in sorted(items)], named).delta()
@@ -154,7 +156,7 @@ class OpenAIResponsesLLM:
         if (key := values.pop("cache_key", None)) is not None:
             body["prompt_cache_key"] = key
         if rules is not None:
-            body["prompt_cache_options"] = {"mode": "explicit"}
+            body["prompt_cache_options"] = {"mode": "explicit", **values.pop("prompt_cache_options", {})}
         body.update(values)
         return _Asked(model, body, settings, view, form is not None)
 

@@ -8,7 +8,6 @@ every change would be free.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -17,7 +16,8 @@ from typing import TYPE_CHECKING
 from agentkit.core.contracts.usage import Usage
 
 from . import placing
-from .causes import CAUSE_ADVICE, cause_of, span
+from .causes import CAUSE_ADVICE, cause_of
+from .changes import Change, changes, common_blocks
 from .prompts import TIERS, Prompt
 from .rules import CacheRules
 from .simulator import PromptCache
@@ -96,15 +96,6 @@ class CacheReport:
         return ADVICE[self.reason] if self.cause is None else CAUSE_ADVICE[self.cause]
 
 
-@dataclass(frozen=True)
-class _Change:
-    reason: str
-    tier: str
-    index: int | None
-    detail: str
-    order: tuple[int, int]
-
-
 def explain(
     previous: Prompt | None,
     next: Prompt,
@@ -134,50 +125,64 @@ def explain(
         read = reading.cache_read_tokens if reading is not None and known else None if reading else 0
         return CacheReport("none" if known else "unreported", actual_read=read, provider_reason=provider_reason)
     seen = _Seen(previous, next, rules, before, now, first_byte)
+    report = replace(_weighed(seen, reading, previous_usage, day), provider_reason=provider_reason)
+    if not known:
+        return replace(report, reason="unreported", actual_read=None, lost_tokens=None, lost_usd=None)
+    slack = rules.step if rules.kind not in ("marked blocks", "message ends") else 0
+    if previous_usage is None and reading is not None:
+        slack += round(reading.prompt_tokens * 0.01)  # sizes are estimates then
+    if (report.actual_read or 0) >= report.expected_read - slack - rules.spare:
+        return replace(report, lost_tokens=0, lost_usd=None if report.lost_usd is None else Decimal(0))
+    return _reasoned(seen, report, slack, at)
+
+
+def _weighed(
+    seen: _Seen, reading: Usage | None, previous_usage: Usage | None, day: date | datetime | None
+) -> CacheReport:
+    """The report with its figures, and no reason yet."""
+    rules, next = seen.rules, seen.next
     whole = next.tokens if reading is None else reading.prompt_tokens
     scale = whole / next.tokens if next.tokens else 1.0
-    stored = round(seen.stored * scale) if previous_usage is None else _stored(previous_usage, rules)
-    if not stored:
+    seen.left = round(seen.stored * scale) if previous_usage is None else _stored(previous_usage, rules)
+    if not seen.left:
         seen.last_stored = None
+    seen.left = min(seen.left, whole)
     # What both share behind the stored part was never asked to be kept: part of what could have been read.
     shared = round(next.sums[seen.common - 1] * scale) if seen.common > seen.stored_blocks else 0
-    reachable = max(min(stored, whole), placing.readable(rules, shared, whole))
-    report = CacheReport(
-        "unreported",
-        expected_read=max(reachable, shared),
-        actual_read=None,
-        lost_tokens=None,
-        provider_reason=provider_reason,
-        assumed=rules.assumed,
-    )
-    if not known:
-        return report
+    reachable = max(seen.left, placing.readable(rules, shared, whole))
     read = seen.simulated if reading is None else reading.cache_read_tokens
     lost = max(reachable - read, 0)
-    report = replace(report, actual_read=read, lost_tokens=lost)
-    paid = seen.bill.usage() if reading is None else reading
-    report = replace(report, lost_usd=_lost_usd(next.model, paid, lost, day))
-    slack = rules.step if rules.kind not in ("marked blocks", "message ends") else 0
-    slack += round(whole * 0.01) if previous_usage is None and reading is not None else 0  # sizes are estimates then
-    changes = sorted(_changes(seen), key=lambda change: change.order)
-    if read >= report.expected_read - slack - rules.spare:
-        return replace(report, reason="none", lost_tokens=0, lost_usd=_nothing(report.lost_usd))
-    if changes and (seen.blames(changes[0]) or changes[0].order[0] < 0):
-        first = changes[0]
-        cause = None
-        if first.index is not None and first.reason != "compacted":
-            cause = cause_of(previous.blocks, next.blocks, first.index, at=at)
-        return replace(
-            report,
-            reason=first.reason,
-            tier=first.tier,
-            index=first.index,
-            detail=first.detail,
-            cause=cause,
-            also=_told(changes[1:]),
+    return CacheReport(
+        "none",
+        expected_read=max(reachable, shared),
+        actual_read=read,
+        lost_tokens=lost,
+        lost_usd=_lost_usd(next.model, seen.bill.usage() if reading is None else reading, lost, day),
+        assumed=rules.assumed,
+    )
+
+
+def _reasoned(seen: _Seen, report: CacheReport, slack: int, at: float | None) -> CacheReport:
+    """The report with the reason why less was read than could have been."""
+    differences = sorted(changes(seen.previous, seen.next, seen.rules), key=lambda change: change.order)
+    if not differences or not seen.blames(differences[0]):
+        reason, detail = seen.by_the_rules(
+            has_stored_part=seen.left > 0 and (report.actual_read or 0) >= seen.left - slack
         )
-    reason, detail = seen.by_the_rules(has_stored_part=stored > 0 and read >= min(stored, whole) - slack)
-    return replace(report, reason=reason, index=seen.last_stored, detail=detail, also=_told(changes))
+        return replace(report, reason=reason, index=seen.last_stored, detail=detail, also=_told(differences))
+    first = differences[0]
+    cause = None
+    if first.index is not None and first.reason != "compacted":
+        cause = cause_of(seen.previous.blocks, seen.next.blocks, first.index, at=at)
+    return replace(
+        report,
+        reason=first.reason,
+        tier=first.tier,
+        index=first.index,
+        detail=first.detail,
+        cause=cause,
+        also=_told(differences[1:]),
+    )
 
 
 class _Seen:
@@ -197,15 +202,18 @@ class _Seen:
         self.stored = 0 if self.last_stored is None else previous.sums[self.last_stored]
         self.bill = cache.send(next, at=now)
         self.simulated = self.bill.read
-        self.common = _common_blocks(previous, next)
+        self.left = self.stored
+        self.common = common_blocks(previous, next)
 
     @property
     def stored_blocks(self) -> int:
         return 0 if self.last_stored is None else self.last_stored + 1
 
-    def blames(self, change: _Change) -> bool:
+    def blames(self, change: Change) -> bool:
         """Whether this change made unreadable what was stored. Where nothing was stored, it is to blame if what both
-        share is too short to be stored."""
+        share is too short to be stored; another model or scope always is."""
+        if change.order[0] < 0:
+            return True
         if self.last_stored is not None and change.index is not None:
             return change.index <= self.last_stored
         if self.last_stored is not None:
@@ -249,15 +257,6 @@ class _Seen:
         return "beyond_lookback", f"{behind - position:,} blocks behind the entry, {self.rules.lookback} are looked at"
 
 
-def _common_blocks(a: Prompt, b: Prompt) -> int:
-    count = 0
-    for one, other in zip(a.blocks, b.blocks, strict=False):
-        if one.digest != other.digest or one.tier != other.tier:
-            break
-        count += 1
-    return count
-
-
 def _stored(usage: Usage, rules: CacheRules) -> int:
     """What a reported request left in the cache: where marks decide what it read and wrote, else all of it."""
     if rules.kind in ("marked blocks", "message ends"):
@@ -265,69 +264,8 @@ def _stored(usage: Usage, rules: CacheRules) -> int:
     return placing.readable(rules, usage.prompt_tokens, usage.prompt_tokens)
 
 
-def _changes(seen: _Seen) -> Iterator[_Change]:
-    """What differs, the first of each tier."""
-    previous, next = seen.previous, seen.next
-    if previous.model != next.model:
-        yield _Change("model_changed", TIERS[0], None, f"{previous.model} before, {next.model} now", (-2, 0))
-    if previous.scope != next.scope:
-        yield _Change("scope_changed", TIERS[0], None, "workspace, region or cache key", (-1, 0))
-    for name, tier in seen.rules.settings.items():
-        before, now = previous.settings.get(name), next.settings.get(name)
-        if before != now:
-            detail = f"{name}: {before!r} before, {now!r} now"
-            yield _Change("settings_changed", tier, None, detail, (TIERS.index(tier), -1))
-    for number, tier in enumerate(TIERS):
-        change = _block_change(previous, next, tier)
-        if change is not None:
-            reason = f"{tier}_changed"
-            if tier == "messages" and _is_compacted(previous, next):
-                reason = "compacted"
-            yield _Change(reason, tier, *change, (number, 0))
-
-
-def _block_change(previous: Prompt, next: Prompt, tier: str) -> tuple[int, str] | None:
-    """The first block of a tier that is no longer what it was. Blocks that come in behind the last are no change, but
-    in front of a later tier they are."""
-    old = [(at, block) for at, block in enumerate(previous.blocks) if block.tier == tier]
-    new = [(at, block) for at, block in enumerate(next.blocks) if block.tier == tier]
-    for (at, one), (now, other) in zip(old, new, strict=False):
-        if one.digest != other.digest:
-            return (at if at == now else min(at, now)), _difference(one.text, other.text)
-    if len(new) < len(old):
-        return (new[-1][0] + 1 if new else old[0][0]), f"{len(old) - len(new)} blocks fewer"
-    later = any(TIERS.index(block.tier) > TIERS.index(tier) for block in previous.blocks)
-    if len(new) > len(old) and later:
-        return new[len(old)][0], f"{len(new) - len(old)} blocks more"
-    return None
-
-
-def _difference(a: str, b: str) -> str:
-    """What stands in the place of what, cut to a line."""
-    if not a or not b:
-        return ""
-    head, end_a, end_b = span(a, b)
-    return f"{_short(a[head:end_a])} became {_short(b[head:end_b])}"
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return repr(line if len(line) <= 40 else line[:39] + "…")
-
-
-def _is_compacted(previous: Prompt, next: Prompt) -> bool:
-    if previous.version is not None and next.version is not None and previous.version != next.version:
-        return True
-    known = {block.digest for block in previous.blocks if block.kind == "summary"}
-    return any(block.kind == "summary" and block.digest not in known for block in next.blocks)
-
-
-def _told(changes: list[_Change]) -> tuple[tuple[str, str], ...]:
+def _told(changes: list[Change]) -> tuple[tuple[str, str], ...]:
     return tuple((change.reason, change.detail) for change in changes)
-
-
-def _nothing(usd: Decimal | None) -> Decimal | None:
-    return None if usd is None else Decimal(0)
 
 
 def _lost_usd(model: str, usage: Usage, lost: int, day: date | datetime | None) -> Decimal | None:

@@ -3,15 +3,17 @@ arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 from agentkit.core.contracts.checks import require_int
 
 TIERS = ("tools", "system", "messages")
 """Parts of a request in the order in which they go into the key."""
+_PLACES = {tier: place for place, tier in enumerate(TIERS)}
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,10 @@ class Block:
     kind: str = field(default="", kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
-        if self.tier not in TIERS:
+        if self.tier not in _PLACES:
             raise ValueError(f"Block.tier must be one of {', '.join(TIERS)}, not {self.tier!r}")
-        require_int(self.tokens, "Block.tokens")
+        if type(self.tokens) is not int:
+            require_int(self.tokens, "Block.tokens")
         if self.tokens < 0:
             raise ValueError(f"Block.tokens must not be negative: {self.tokens}")
 
@@ -60,25 +63,17 @@ class Prompt:
         object.__setattr__(self, "blocks", tuple(self.blocks))
         if self.mode not in ("implicit", "explicit"):
             raise ValueError(f"Prompt.mode must be implicit or explicit, not {self.mode!r}")
-        highest = 0
-        for at, block in enumerate(self.blocks):
-            tier = TIERS.index(block.tier)
-            if tier < highest:
-                raise ValueError(f"block {at} ({block.tier}) stands behind one of {TIERS[highest]}")
-            highest = tier
+        order = [_PLACES[block.tier] for block in self.blocks]
+        if order != sorted(order):
+            at = next(n for n in range(1, len(order)) if order[n] < order[n - 1])
+            raise ValueError(f"block {at} ({self.blocks[at].tier}) stands behind one of {self.blocks[at - 1].tier}")
 
     @cached_property
     def sums(self) -> tuple[int, ...]:
         """Tokens up to and including each block."""
-        return running_sums(block.tokens for block in self.blocks)
+        return tuple(accumulate([block.tokens for block in self.blocks]))
 
     @property
     def tokens(self) -> int:
         """Tokens of the whole request."""
         return self.sums[-1] if self.blocks else 0
-
-
-def running_sums(values: Iterable[int]) -> tuple[int, ...]:
-    from itertools import accumulate
-
-    return tuple(accumulate(values))

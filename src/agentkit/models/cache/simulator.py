@@ -38,11 +38,13 @@ class _Entry:
 class PromptCache:
     """The cache of one provider; `rules` as `rules_for` gives them. Not for use by several threads at once.
 
-    Requests are sent in the order of their times, which are seconds of any origin.
+    Requests are sent in the order of their times, which are seconds of any origin. Without `ceilings` nothing is kept
+    for `ceiling`, which then raises ValueError; kinds without marks always keep it, since they read by it.
     """
 
-    def __init__(self, rules: CacheRules) -> None:
+    def __init__(self, rules: CacheRules, *, ceilings: bool = True) -> None:
         self.rules = rules
+        self._has_seen = ceilings or rules.kind not in ("marked blocks", "message ends")
         self._entries: dict[bytes, _Entry] = {}
         self._seen: dict[bytes, _Entry] = {}
         self._sweep_at = _SWEEP
@@ -70,8 +72,18 @@ class PromptCache:
     def ceiling(self, prompt: Prompt, *, at: float) -> int:
         """Tokens of the longest prefix equal to an earlier prompt of the same scope that the rules' minimum, step and
         longest lifetime let a request read, wherever marks stand."""
+        if not self._has_seen:
+            raise ValueError("this cache was made without ceilings: PromptCache(rules, ceilings=True) keeps them")
         shared = self._shared(self._keys(prompt), at)
         return placing.readable(self.rules, prompt.sums[shared - 1] if shared else 0, prompt.tokens)
+
+    def evict(self, prompt: Prompt, *, keep: int = 0) -> None:
+        """Drop whatever is kept of this prompt behind its first `keep` tokens, as a provider does that needs the room
+        or sends a request elsewhere."""
+        for key, tokens in zip(self._keys(prompt), prompt.sums, strict=True):
+            if tokens > keep:
+                self._entries.pop(key, None)
+                self._seen.pop(key, None)
 
     def key(self, prompt: Prompt, position: int) -> str:
         """What an entry at the end of block `position` is found by, as hexadecimal digits."""
@@ -85,8 +97,7 @@ class PromptCache:
         hit = next((p for p in plan.looked_up if sums[p] >= self.rules.minimum and self._is_live(keys[p], at)), None)
         read = 0 if hit is None else sums[hit]
         if hit is not None:
-            for key in keys[: hit + 1]:
-                self._refresh(key, at)
+            self._refresh(keys[: hit + 1], at)
         written = [(p, ttl) for p, ttl in plan.writes if sums[p] > read and sums[p] >= self.rules.minimum]
         for position, ttl in written:
             seconds = self.rules.seconds(ttl)
@@ -120,8 +131,7 @@ class PromptCache:
         """Kind units: what was stored at the end of an input, of an output or of a prefix seen twice is read."""
         shared = self._shared(keys, at)
         stored = next((n for n in range(len(keys), 0, -1) if self._is_live(keys[n - 1], at)), 0)
-        for key in keys[:stored]:
-            self._refresh(key, at)
+        self._refresh(keys[:stored], at)
         ends = [keys[-1]] if keys else []
         ends += [keys[shared - 1]] if shared else []
         ends += self._reply_keys(prompt, keys, reply)[-1:]
@@ -183,6 +193,9 @@ class PromptCache:
         return low
 
     def _remember(self, prompt: Prompt, keys: list[bytes], at: float, readable: float, reply: Sequence[Block]) -> None:
+        if not self._has_seen:
+            self._sweep(at)
+            return
         life = self.rules.longest
         for key in (*keys, *self._reply_keys(prompt, keys, reply)):
             known = self._seen.get(key)
@@ -191,21 +204,24 @@ class PromptCache:
             else:
                 known.readable = min(known.readable, readable)
                 known.expires = max(known.expires, at + life)
-        if len(self._seen) > self._sweep_at:
+        self._sweep(at)
+
+    def _sweep(self, at: float) -> None:
+        if len(self._seen) + len(self._entries) > self._sweep_at:
             for kept in (self._seen, self._entries):
                 for key in [key for key, entry in kept.items() if entry.expires <= at]:
                     del kept[key]
-            self._sweep_at = max(2 * len(self._seen), _SWEEP)
+            self._sweep_at = max(2 * (len(self._seen) + len(self._entries)), _SWEEP)
 
     def _is_live(self, key: bytes, at: float) -> bool:
         entry = self._entries.get(key)
         return entry is not None and entry.is_live(at)
 
-    def _refresh(self, key: bytes, at: float) -> None:
+    def _refresh(self, keys: list[bytes], at: float) -> None:
         """A hit starts the lifetime anew, of every live entry on its path (which of them no source settles)."""
-        entry = self._entries.get(key)
-        if entry is not None and entry.is_live(at):
-            entry.expires = max(entry.expires, at + entry.ttl)
+        for entry in filter(None, map(self._entries.get, keys)):
+            if entry.is_live(at):
+                entry.expires = max(entry.expires, at + entry.ttl)
 
 
 def _equal_head(old: tuple[Block, ...], new: tuple[Block, ...]) -> int:

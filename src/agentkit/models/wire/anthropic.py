@@ -163,8 +163,10 @@ def _block(part: Block | ToolCall) -> dict[str, Any]:
     if isinstance(part, ToolCall):
         arguments = parse_object(part.wire_arguments) or {}
         call = {"type": "tool_use", "id": part.id, "name": part.name, "input": arguments}
-        # Who called, where it was not the model itself: code that the provider runs, say.
-        more = {key: part.meta[key] for key in ("caller", "toolset_name") if part.meta.get(key) is not None}
+        # Who called, where it was not the model itself: code that the provider runs, say. OpenAI's calls, which note
+        # their type, have a caller of another form.
+        noted = {} if "type" in part.meta else part.meta
+        more = {key: noted[key] for key in ("caller", "toolset_name") if noted.get(key) is not None}
         return {**call, **more} if more else call
     if isinstance(part, ThinkingBlock):
         return {"type": "thinking", "thinking": part.text, "signature": part.signature or ""}

@@ -28,6 +28,10 @@ from .media import encoded, media_type_of
 
 SIGNATURE = "thoughtSignature"
 
+WAIVER = "skip_thought_signature_validator"
+"""The signature of a call that another model made. Source: the questions at the end of
+ai.google.dev/gemini-api/docs/thought-signatures, November 2026."""
+
 OWN_ID = "gemini-call-"
 """How ids begin that were made here for calls that came without one: the provider is not shown them."""
 
@@ -55,6 +59,24 @@ def render_contents(view: Sequence[Message]) -> list[dict[str, Any]]:
         elif parts:
             contents.append({"role": "model" if message.role == "assistant" else "user", "parts": list(parts)})
     return contents
+
+
+def waived(contents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The contents with a waiver on the first call of each that has no signature, as Gemini 3 and later want it: they
+    refuse calls of the current turn that bear none. The same list where all do; what is changed is copied."""
+    found = [_waived(content) for content in contents]
+    return contents if all(new is old for new, old in zip(found, contents, strict=True)) else found
+
+
+def _waived(content: dict[str, Any]) -> dict[str, Any]:
+    for at, part in enumerate(content["parts"]):
+        if "functionCall" in part:
+            if SIGNATURE in part:
+                break
+            parts = [*content["parts"]]
+            parts[at] = {**part, SIGNATURE: WAIVER}
+            return {**content, "parts": parts}
+    return content
 
 
 def message_parts(message: Message, names: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -11,6 +11,9 @@ _SIGNATURES = (
     (b"%PDF", "application/pdf"),
 )
 
+UNSENT = "[what this message held has no form in this interface]"
+"""The text of a user message of which nothing else is left: an empty one would be refused, silence would mislead."""
+
 
 def media_type_of(data: bytes, default: str) -> str:
     """The media type that the first bytes tell."""

@@ -22,7 +22,7 @@ from agentkit.core.contracts.types import (
     ToolSchema,
 )
 
-from .media import data_uri, is_link
+from .media import UNSENT, data_uri, is_link
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _content(message: Message, form: ChatForm) -> str | list[dict[str, Any]] | N
     else:
         parts = [part for block in message.blocks if (part := _part(block, message.role)) is not None]
         if not parts:
-            return None if message.tool_calls else ""
+            return UNSENT if message.role == "user" else None if message.tool_calls else ""
     if not form.parts and len(parts) == 1 and parts[0].keys() == {"type", "text"}:
         text: str = parts[0]["text"]
         return text

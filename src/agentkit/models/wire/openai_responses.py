@@ -23,7 +23,7 @@ from agentkit.core.contracts.types import (
     ToolCall,
 )
 
-from .media import data_uri, is_link
+from .media import UNSENT, data_uri, is_link
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,8 @@ def render_message(message: Message, form: ItemForm = PLAIN, kind: str = "") -> 
                 items.append(_native(block))
         elif (part := _part(block)) is not None:
             parts.append(part)
+    if not parts and not items:
+        parts.append(_text(UNSENT))
     _flush(items, role, parts)
     if len(items) == 1 and not form.parts and _is_text(items[0].get("content")):
         return [{"role": role, "content": items[0]["content"][0]["text"]}]
@@ -140,9 +142,9 @@ def unique_items(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         own = item.get("id")
         if isinstance(own, str):
             if own in seen:
-                if item.get("role") != "assistant" and item.get("type") not in CALLS:
+                item = _nameless(item)
+                if "id" in item:
                     continue
-                item = {key: value for key, value in item.items() if key != "id"}
             seen.add(own)
         found.append(item)
     return found
@@ -152,6 +154,7 @@ def _reply(message: Message, form: ItemForm) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     about: Mapping[str, Any] | None = None
     parts: list[dict[str, Any]] = []
+    hidden = False
 
     def flush() -> None:
         nonlocal about, parts
@@ -174,12 +177,17 @@ def _reply(message: Message, form: ItemForm) -> list[dict[str, Any]]:
             if isinstance(entry, ToolCall):
                 items.append(_call(entry))
             elif isinstance(entry, NativeBlock):
-                if _type(entry) not in _PARTS | _NOWHERE and (form.stored or _is_readable(entry)):
+                if _type(entry) in _PARTS | _NOWHERE:
+                    continue
+                if form.stored or _is_readable(entry):
                     items.append(_native(entry))
+                else:
+                    hidden = True
             elif isinstance(entry, (ImageBlock, DocumentBlock)):
                 raise ValueError("a picture or file has no form in an answer; repair the view first")
     flush()
-    return items
+    # What the provider has stored is refused by its id `without its required reasoning item`, and taken without one.
+    return _with_led([_nameless(item) for item in items] if hidden else items)
 
 
 def _said(about: Mapping[str, Any] | None, parts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -192,13 +200,34 @@ def _said(about: Mapping[str, Any] | None, parts: list[dict[str, Any]]) -> dict[
 
 
 def _is_readable(block: NativeBlock) -> bool:
-    return _type(block) != "reasoning" or bool(block.payload.get("encrypted_content"))
+    payload = block.payload
+    return _type(block) != "reasoning" or bool(payload.get("encrypted_content") or payload.get("content"))
+
+
+def _nameless(item: dict[str, Any]) -> dict[str, Any]:
+    """A text or a call without its id; any other item as it is, since its id is all that it has."""
+    if "id" not in item or (item.get("role") != "assistant" and item.get("type") not in CALLS):
+        return item
+    return {key: value for key, value in item.items() if key != "id"}
+
+
+def _with_led(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The items less reasoning that leads to a text without an id, which stands in for what it had led to: the provider
+    answers `reasoning was provided without its required following item`."""
+    found: list[dict[str, Any]] = []
+    for item in reversed(items):
+        after = found[-1] if found else {}
+        if item.get("type") == "reasoning" and after.get("role") == "assistant" and "id" not in after:
+            continue
+        found.append(item)
+    return found[::-1]
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
     kind = call.meta.get("type")
+    # A call of this wire has the type of its item; what is noted beside any other is another provider's affair.
+    rest = {key: value for key, value in call.meta.items() if key != "type"} if kind in CALLS else {}
     kind = kind if kind in CALLS else "function_call"
-    rest = {key: value for key, value in call.meta.items() if key != "type"}
     if kind in _ACTIONS:
         field, _ = _ACTIONS[kind]
         return {"type": kind, "call_id": call.id, field: call.arguments, **rest}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .anchor import Calibration, Observation, TokenCount
+from .exact import ExactTokenCounter, counter_for
 from .head import MessageView
 from .journal import MutationJournal
 from .layout import Difference, Layout, Segment, first_difference
@@ -32,6 +33,7 @@ __all__ = [
     "ContextDiff",
     "ContextScope",
     "Difference",
+    "ExactTokenCounter",
     "FrozenContext",
     "LastNTurns",
     "Layout",
@@ -48,6 +50,7 @@ __all__ = [
     "TiktokenCounter",
     "TokenCount",
     "WorkingContext",
+    "counter_for",
     "first_difference",
     "surviving_indices",
 ]

@@ -7,15 +7,17 @@ between two reports cancel whatever the client cannot see, so they also tell how
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any
 
 from agentkit.core.contracts.messages import Message, same_objects
+from agentkit.core.contracts.offers import ToolSchema
 from agentkit.core.contracts.usage import Usage
 
 from .layout import Layout
+from .model_facts import first_factor, tool_overhead
 from .prefix import PrefixContext
 
 LOWEST_FACTOR, HIGHEST_FACTOR = 0.5, 4.0
@@ -27,13 +29,6 @@ UPPER = 1.35
 1.35."""
 UPPER_EXACT = 1.02
 UPPER_WITHOUT_ANCHOR = 1.5
-
-_SEEDS = (
-    ("claude-opus-4-7", 1.5), ("claude-opus-4-8", 1.5), ("claude-opus-5", 1.5), ("claude-sonnet-5", 1.5),
-    ("claude-haiku-5", 1.5), ("claude-fable", 1.5), ("claude-mythos", 1.5), ("claude", 1.25),
-)  # fmt: skip
-"""Factors to begin with, by the head of the model's name, for the char-class counter: Claude up to Sonnet 4.6 takes
-1.25 times the tokens of o200k_base, 4.7 and later (another tokenizer) about 1.5."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +70,21 @@ class Calibration:
             raise ValueError(f"factor must be between {LOWEST_FACTOR} and {HIGHEST_FACTOR}, not {self.factor}")
 
     @classmethod
-    def seed(cls, model: str | None, counter: str = "char-class", overhead: int = 0) -> Calibration:
-        """What to begin with for a model; 1.0 for one that nothing is known of, and for a counter of another kind."""
-        name = (model or "").lower().rpartition("/")[2]
-        factor = next((factor for head, factor in _SEEDS if name.startswith(head)), 1.0)
-        return cls(factor if counter == "char-class" else 1.0, overhead=overhead)
+    def seed(
+        cls,
+        model: str | None,
+        counter: str = "char-class",
+        overhead: int | None = None,
+        *,
+        tools: Iterable[ToolSchema | Mapping[str, Any]] = (),
+        tool_choice: Any = None,
+    ) -> Calibration:
+        """What to begin with for a model; 1.0 for one that nothing is known of, and for a counter of another kind.
+
+        `counter`: its `key`. Without an `overhead`, it is what the provider is known to add for `tools`.
+        """
+        factor = first_factor(model) if counter.partition(":")[0] == "char-class" else 1.0
+        return cls(factor, overhead=tool_overhead(model, tools, tool_choice) if overhead is None else overhead)
 
     def learn(self, seen: Observation | None) -> Calibration:
         """The calibration after one more pair of reports; itself when that teaches nothing.
@@ -141,14 +146,16 @@ class Anchor:
         )
 
 
-def anchored(anchor: Anchor, appended: int, calibration: Calibration, *, exact: bool) -> TokenCount:
-    """The count with an anchor; `appended` is the plain estimate of the messages behind it."""
+def anchored(anchor: Anchor, appended: int, calibration: Calibration, *, exact: bool, slack: int = 0) -> TokenCount:
+    """The count with an anchor; `appended` is the plain estimate of the messages behind it, `slack` what documents
+    among them may take beyond it."""
     base = max(anchor.tokens - anchor.volatile, 0)
     tokens = base + round(calibration.factor * appended)
     return TokenCount(
         tokens=tokens,
         # A counter is exact for its own vocabulary; a factor above 1 says that the model has another.
-        upper=max(base + ceil(UPPER_EXACT * appended if exact else UPPER * calibration.factor * appended), tokens),
+        upper=slack
+        + max(base + ceil(UPPER_EXACT * appended if exact else UPPER * calibration.factor * appended), tokens),
         source="provider",
         reported=anchor.tokens,
         appended=appended,
@@ -156,12 +163,12 @@ def anchored(anchor: Anchor, appended: int, calibration: Calibration, *, exact: 
     )
 
 
-def unanchored(estimate: int, calibration: Calibration) -> TokenCount:
-    """The count before the provider has reported anything about these messages."""
+def unanchored(estimate: int, calibration: Calibration, *, slack: int = 0) -> TokenCount:
+    """The count before the provider has reported anything about these messages; `slack` as for `anchored`."""
     tokens = round(calibration.factor * estimate)
     return TokenCount(
         tokens=tokens,
-        upper=ceil(UPPER_WITHOUT_ANCHOR * (calibration.factor * estimate + calibration.overhead)),
+        upper=slack + ceil(UPPER_WITHOUT_ANCHOR * (calibration.factor * estimate + calibration.overhead)),
         source="estimate",
         reported=0,
         appended=estimate,

@@ -26,6 +26,9 @@ from agentkit.core.contracts.tokens import (
     weight,
 )
 
+from .media import media_slack, media_tokens
+from .model_facts import ImageRule, image_rule
+
 __all__ = [
     "AdditiveCounter",
     "ApproxTokenCounter",
@@ -58,6 +61,11 @@ class AdditiveCounter:
     def settle(self, first: int, second: int, /) -> int:
         """Tokens of messages whose weights sum up to `first`, `second`."""
         raise NotImplementedError
+
+    def slack(self, message: Message, /) -> int:
+        """Tokens that a message may take beyond what it is counted as, because it holds what nobody can count: the
+        pages of a document. An upper bound adds them."""
+        return 0
 
     def measure(self, messages: Sequence[Message], /) -> int:
         """Tokens of `messages`; 0 for none. Never raises on odd content."""
@@ -217,22 +225,50 @@ def char_class_tokens(text: str) -> int:
     return ceil(_class_units(text) / _UNIT)
 
 
+class MediaRules(AdditiveCounter):
+    """Base of counters that count images and documents as a model's provider does."""
+
+    _rule: ImageRule | None
+
+    def parts(self, message: Message) -> tuple[list[str], int, int]:
+        """`counted_parts` by this counter's rule."""
+        rule = self._rule
+        return counted_parts(message) if rule is None else counted_parts(message, lambda b: media_tokens(b, rule))
+
+    def slack(self, message: Message, /) -> int:
+        return media_slack(message, self._rule)
+
+
 @dataclass(frozen=True)
-class CharClassTokenCounter(AdditiveCounter):
+class CharClassTokenCounter(MediaRules):
     """Counts by character class: near the real density of JSON, code, base64, CJK and other dense text as well.
 
-    No dependency; a few MB a second, once per message. Flat overheads and block figures are those of the formula.
+    No dependency; a few MB a second, once per message. Overheads are those of the formula. With a `model`, images and
+    documents count by the rules of its provider, else, and for a model that nobody knows, by the formula's figures.
     """
+
+    model: str | None = None
+    _rule: ImageRule | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_rule", image_rule(self.model))
 
     @property
     def key(self) -> str:
-        return "char-class"
+        return "char-class" if self._rule is None else f"char-class:{self._rule.name}"
 
     def weigh(self, message: Message, /) -> tuple[int, int]:
-        return derived(message, "_char_class", _weigh_by_class)
+        # Of most messages all rules make the same, so one figure serves them all.
+        if self._rule is None or not message.blocks:
+            return derived(message, "_char_class", _weigh_by_class)
+        return derived(message, f"_{self.key}", self._weigh)
 
     def settle(self, first: int, second: int, /) -> int:
         return ceil(first / _UNIT) + second
+
+    def _weigh(self, message: Message) -> tuple[int, int]:
+        texts, units, flat = self.parts(message)
+        return sum(map(_class_units, texts)), OVERHEAD * units + flat
 
 
 def _weigh_by_class(message: Message) -> tuple[int, int]:

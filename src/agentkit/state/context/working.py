@@ -28,7 +28,7 @@ from .lock import ContextLock, LockSlot
 from .prefix import PrefixContext
 from .scopes import ContextScope, PositionalScope, surviving_indices
 from .snapshot import ContextDiff, FrozenContext, changed_keys, combined_hash, multiset_difference
-from .tokens import ApproxTokenCounter, additive
+from .tokens import AdditiveCounter, ApproxTokenCounter, additive
 
 MERGE_MODES = ("concat", "union", "delta")
 _DEFAULTS: dict[str, tuple[type, Callable[[], Any]]] = {
@@ -215,9 +215,10 @@ class WorkingContext:
         )
         if anchor is None or not holds:
             estimate = self._measure_with_tail(self.prefix.rendered) + self._measure_schemas(schemas or ())
-            return unanchored(estimate, calibration)
-        appended = self._measure(self.messages[len(anchor.messages) :])
-        return anchored(anchor, appended, calibration, exact=bool(getattr(self.token_counter, "exact", False)))
+            return unanchored(estimate, calibration, slack=self._slack())
+        new = self.messages[len(anchor.messages) :]
+        exact, slack = bool(getattr(self.token_counter, "exact", False)), self._slack(new)
+        return anchored(anchor, self._measure(new), calibration, exact=exact, slack=slack)
 
     def record_usage(self, usage: Usage, *, layout: Layout, model: str | None = None) -> Observation | None:
         """Keep what the provider reported for `layout`, which was built from this context, as the anchor of `count`.
@@ -383,6 +384,21 @@ class WorkingContext:
 
     def _measure(self, messages: Sequence[Message]) -> int:
         return measure(messages, self.token_counter)
+
+    def _slack(self, messages: Sequence[Message] | None = None) -> int:
+        """What messages, by default prefix and tail, may take beyond the counter's figure."""
+        counter = self.token_counter
+        if not isinstance(counter, AdditiveCounter) or type(counter).slack is AdditiveCounter.slack:
+            return 0
+        if messages is not None:
+            return sum(map(counter.slack, messages))
+
+        def step(total: int, message: Message) -> int:
+            return total + counter.slack(message)
+
+        return self._head.fold(self.messages, (type(counter), counter.key, "slack"), 0, step) + sum(
+            map(counter.slack, self.prefix.rendered)
+        )
 
     def _measure_with_tail(self, head: Sequence[Message]) -> int:
         """The counter's figure for `head` and the tail, of which only what was appended is looked at."""

@@ -10,6 +10,7 @@ from agentkit.core.contracts.blocks import NativeBlock
 from agentkit.core.contracts.messages import Message, derived, marked, same_objects
 from agentkit.core.contracts.surrogates import has_surrogates
 
+from . import native
 from .problems import Problem
 from .rules import STRICT, Rules
 from .view import Repaired, joined, joining, repair
@@ -94,7 +95,7 @@ class GrowingView:
                 return None
             if message.meta and (marked(message, "late") or marked(message, "pending")):
                 return None
-            if any(isinstance(block, NativeBlock) for block in message.blocks):
+            if any(isinstance(block, NativeBlock) and _reaches_out(block) for block in message.blocks):
                 return None
         at = len(self._view)
         if self._seen and _is_plain(stretch):
@@ -137,8 +138,15 @@ class _Stretch(NamedTuple):
     ids: set[str]
 
 
+def _reaches_out(block: NativeBlock) -> bool:
+    """Whether what is sent of a native block depends on other stretches: a result, or a call whose id is its own."""
+    return native.is_tool_result(block) or native.is_server_call(block) or native.is_server_result(block)
+
+
 def _is_plain(stretch: Sequence[Message]) -> bool:
     """Whether a stretch is an answer and what was said to it, in texts that every provider takes as they are."""
+    if not stretch:
+        return True
     return (
         stretch[0].role == "assistant"
         and all(m.role == "user" for m in stretch[1:])

@@ -124,6 +124,9 @@ class Mender:
             if block.provider != rules.provider or (rules.native is not None and kind not in rules.native):
                 self.note("foreign", f"block of {replace_surrogates(block.provider)!r}: left out")
                 return None
+            if not isinstance(block.payload, dict):
+                self.note("foreign", "native block without fields: left out")
+                return None
             refusal = self._misplaced(block)
             if refusal is not None:
                 self.note(*refusal)

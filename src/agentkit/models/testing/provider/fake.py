@@ -112,6 +112,15 @@ class FakeProvider:
         """Ends connections, thread and socket; the log stays."""
         self._server.close()
 
+    def fail(self, *faults: WireFault | Mapping[str, Any] | str | None) -> None:
+        """More faults, behind those that are left."""
+        for fault in faults:
+            self._faults.add(WireFault.read(fault))
+
+    def mend(self) -> None:
+        """No faults from here on."""
+        self._faults.clear()
+
     def __enter__(self) -> FakeProvider:
         return self.open()
 

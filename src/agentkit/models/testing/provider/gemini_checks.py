@@ -248,8 +248,8 @@ def _check_signatures(contents: list[Any]) -> None:
         if first is not None and "thoughtSignature" not in first:
             _no(
                 "Function call is missing a thought_signature in functionCall parts. This is required for tools to "
-                "work correctly, and missing thought_signature may lead to degraded model performance. Additional data, "
-                f"function call `default_api:{first['functionCall']['name']}`, position {at + 1}."
+                "work correctly, and missing thought_signature may lead to degraded model performance. Additional "
+                f"data, function call `default_api:{first['functionCall']['name']}`, position {at + 1}."
             )
 
 

@@ -95,6 +95,10 @@ class Faults:
         self._faults.append(fault)
         self._left.append(1 if fault is None else fault.times)
 
+    def clear(self) -> None:
+        self._faults.clear()
+        self._left.clear()
+
     def take(self, exchange: Exchange) -> WireFault | None:
         """The first that is left and fits, used once more; None where the request goes well."""
         for at, fault in enumerate(self._faults):

@@ -1,0 +1,378 @@
+"""`cache_view`: what the provider's prompt cache did over a recorded conversation, what broke it and what that cost,
+and what other ways to send the same requests would have cost. Touches its arguments, the price table and the rules.
+
+No rule of its own: reasons come from `explain`, other ways from the simulator and the layout's breakpoint plan, savings
+from `pays`, prices from the catalogue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from itertools import pairwise
+
+from agentkit.core.contracts.usage import Usage
+from agentkit.models.cache import CacheReport, CacheRules, Prompt, PromptCache, explain, rules_for
+from agentkit.models.cache.placing import readable
+from agentkit.models.catalog.compact import quote, rates
+from agentkit.models.usage import UsageReading
+from agentkit.state.context.tokens import AdditiveCounter
+from agentkit.transcripts import Transcript
+
+from .cache_requests import Planner, Sent, Sizes, as_sent, head_of, sent_requests
+from .cache_savings import Candidates
+from .cache_values import BreakKind, CacheRequest, CacheView, Scenario
+from .responses import mode_of, moment
+from .values import Accuracy, Cost, Response
+
+SCENARIOS = ("recorded", "uncached", "library", "library_long", "library_kept", "best")
+SHORTEST_LIFE = 300
+"""Seconds that an entry lives at least, with any provider."""
+COPIED = 0.05
+"""Seconds: two responses in a row that are nearer than that bear the time at which the record was copied."""
+
+
+def cache_view(
+    transcript: Transcript, responses: Sequence[Response], accuracy: Accuracy, counter: AdditiveCounter
+) -> CacheView:
+    """The view over `responses`, which are those of the report, in order."""
+    if not responses:
+        return CacheView(note="no responses in the record")
+    readings = [one.reading for one in transcript.responses] or [None] * len(responses)
+    is_reported = any(reading is not None for reading in readings)
+    times = _times(responses)
+    sizes, candidates = Sizes(counter, accuracy.factor), Candidates(counter, len(responses))
+    run = _Run(counter, sizes, candidates, is_reported, _wanted(readings, times))
+    sent = _Lockstep(transcript, counter)
+    rows = [
+        run.request(one, reading, None if one.place is None else sent.at(one.place), at)
+        for one, reading, at in zip(responses, readings, times, strict=True)
+    ]
+    return CacheView(
+        rules=", ".join(dict.fromkeys(rules.name for rules in run.rules.values() if rules is not None)) or None,
+        basis="reported" if is_reported else "estimated",
+        requests=tuple(rows),
+        breaks=_breaks(rows),
+        scenarios=run.scenarios(),
+        savings=run.candidates.best(),
+        compared=run.compared,
+        note=_note(run, rows),
+        assumed=tuple(sorted(run.assumed)),
+        lost=sum(row.lost or 0 for row in rows if row.is_break),
+        lost_cost=_lost_cost(rows),
+    )
+
+
+class _Lockstep:
+    """The rebuilt requests beside the responses, one at a time: none is kept."""
+
+    def __init__(self, transcript: Transcript, counter: AdditiveCounter) -> None:
+        self._places = {id(message): place for place, message in enumerate(transcript.history)}
+        self._requests: Iterator[Sent] = sent_requests(transcript, counter)
+        self._next: Sent | None = next(self._requests, None)
+
+    def at(self, place: int) -> Sent | None:
+        """The request in front of the message at `place`; places come in rising order."""
+        while self._next is not None and self._places.get(id(self._next.answer), -1) < place:
+            self._next = next(self._requests, None)
+        if self._next is None or self._places.get(id(self._next.answer)) != place:
+            return None
+        found, self._next = self._next, next(self._requests, None)
+        return found
+
+
+@dataclass
+class _Lane:
+    """One way to send the requests of a model: its plan and the cache that it meets."""
+
+    planner: Planner
+    cache: PromptCache
+
+
+@dataclass
+class _Run:
+    """One pass over the responses of a conversation."""
+
+    counter: AdditiveCounter
+    sizes: Sizes
+    candidates: Candidates
+    is_reported: bool
+    wanted: frozenset[str]
+    rules: dict[str, CacheRules | None] = field(default_factory=dict)
+    compared: int = 0
+    has_cache_figures: bool = True
+    assumed: set[str] = field(default_factory=set)
+    sums: dict[str, tuple[Usage, Cost]] = field(default_factory=dict)
+    lanes: dict[tuple[str, str], _Lane] = field(default_factory=dict)
+    last: tuple[Sent, UsageReading, float | None, str] | None = None
+    clock: float = 0.0
+    """Seconds since the first request; an unknown pause is none."""
+    seen_at: float | None = None
+
+    def request(
+        self, response: Response, reading: UsageReading | None, sent: Sent | None, at: float | None
+    ) -> CacheRequest:
+        """One response: how its request fared, and how it would have."""
+        row = _recorded(response, reading)
+        rules = self._rules(response)
+        before = self._prompt_before(rules, reading) if sent is not None else None
+        if sent is not None:
+            self.sizes.fit(sent, response.reported, row.read or 0)
+        if sent is None or rules is None or response.model is None:
+            return row
+        if reading is not None:
+            row = self._explained(row, before, sent, reading, at, rules, response)
+            self.last = sent, reading, at, response.model
+        if at is None:
+            self.assumed.add("times")
+        if at is not None and self.seen_at is not None:
+            self.clock += max(at - self.seen_at, 0.0)
+        self.seen_at = at
+        planned = self._planned(response, reading, sent, rules, row)
+        # A response of several prompts, of several models, or one whose figures are in doubt, says nothing about this
+        # request alone.
+        whole = response.reported if self.is_reported else self.sizes.total
+        is_single = reading is None or (reading.usage.prompt_tokens == whole and not reading.other_models)
+        if whole is None or not is_single:
+            return row
+        self.compared += 1
+        self.has_cache_figures &= reading is None or reading.cache_known
+        self.assumed |= set(rules.assumed)
+        costs = {name: self._cost(usage, response, reading) for name, usage in planned.items()}
+        for name, cost in costs.items():
+            usage, so_far = self.sums.get(name, (Usage(), Cost()))
+            self.sums[name] = usage + planned[name], so_far + cost
+        self.candidates.look(
+            response.number, sent, self.sizes, rates(response.model, at=moment(response.time), prompt_tokens=whole)
+        )
+        told = tuple(costs[name].usd if name in costs and costs[name].is_known else None for name in SCENARIOS)
+        return replace(row, planned=planned["library"], costs=told)
+
+    def scenarios(self) -> tuple[Scenario, ...]:
+        """The sums, in the order of SCENARIOS; variants of the library's only where they would have been cheaper."""
+        found = [
+            Scenario(name, *self.sums[name], has_cache_figures=name != "recorded" or self.has_cache_figures)
+            for name in SCENARIOS
+            if name in self.sums
+        ]
+        plain = self.sums["library"][1].usd if "library" in self.sums else None
+        return tuple(
+            one
+            for one in found
+            if not one.name.startswith("library_")
+            or (plain is not None and one.cost.usd is not None and one.cost.usd < plain)
+        )
+
+    def _rules(self, response: Response) -> CacheRules | None:
+        if response.model is None:
+            return None
+        if response.model not in self.rules:
+            self.rules[response.model] = rules_for(response.model, at=moment(response.time))
+        return self.rules[response.model]
+
+    def _prompt_before(self, rules: CacheRules | None, reading: UsageReading | None) -> Prompt | None:
+        """The request before as it was sent, where something of it may be lost now; None where all of it was read."""
+        if self.last is None or rules is None or reading is None:
+            return None
+        sent, before, _, model = self.last
+        whole = before.usage.prompt_tokens
+        left = before.usage.cache_read_tokens + before.usage.cache_write_tokens
+        left = left if rules.marks else readable(rules, whole, whole) - rules.step
+        is_told = before.cache_known and reading.cache_known
+        if is_told and left > 0 and reading.usage.cache_read_tokens >= left:
+            return None
+        found = self.rules.get(model)
+        return None if found is None else as_sent(sent, self.sizes, model, found)
+
+    def _explained(
+        self,
+        row: CacheRequest,
+        before: Prompt | None,
+        sent: Sent,
+        reading: UsageReading,
+        at: float | None,
+        rules: CacheRules,
+        response: Response,
+    ) -> CacheRequest:
+        if before is None or self.last is None:
+            return replace(
+                row, reason="none" if reading.cache_known else "unreported", lost=0 if reading.cache_known else None
+            )
+        _, earlier, since, _ = self.last
+        report = explain(
+            before,
+            as_sent(sent, self.sizes, response.model or "", rules),
+            rules=rules,
+            at=at,
+            usage=reading,
+            previous_at=since,
+            previous_usage=earlier.usage if earlier.cache_known else None,
+            day=moment(response.time),
+        )
+        return _told(row, report, has_times=at is not None and since is not None)
+
+    def _planned(
+        self, response: Response, reading: UsageReading | None, sent: Sent, rules: CacheRules, row: CacheRequest
+    ) -> dict[str, Usage]:
+        """What each way to send this request is billed. Every one is sent, whether it can be compared or not: the next
+        ones read what it left. What the provider dropped for no reason in the record is dropped everywhere, but for
+        `library_kept`."""
+        model = response.model or ""
+        output = reading.usage.output_tokens if reading is not None else self._estimated_output(sent)
+        found: dict[str, Usage] = {}
+        if reading is not None:
+            found["recorded"] = reading.usage
+        long = next((name for name in rules.ttl if rules.is_long(name)), None)
+        lifetimes = (("library", rules.default_ttl), ("library_long", long), ("library_kept", rules.default_ttl))
+        for name, ttl in lifetimes:
+            if ttl is None or name not in self.wanted:
+                continue
+            lane = self._lane(name, model, rules, ttl)
+            prompt = lane.planner.prompt(sent, self.sizes, model)
+            kept = row.read or 0 if row.reason == "unexplained" and name != "library_kept" else None
+            if kept is not None:
+                lane.cache.evict(prompt, keep=kept)
+            if name == "library":
+                found["uncached"] = Usage(prompt.tokens, output)
+                ceiling = max(lane.cache.ceiling(prompt, at=self.clock), min(kept or 0, prompt.tokens))
+                found["best"] = _best(rules, prompt, ceiling, output)
+            found[name] = _with_read(lane.cache.send(prompt, at=self.clock).usage(output), kept or 0)
+        return found
+
+    def _lane(self, name: str, model: str, rules: CacheRules, ttl: str) -> _Lane:
+        lane = self.lanes.get((name, model))
+        if lane is None:
+            cache = PromptCache(rules, ceilings=name == "library")
+            lane = self.lanes[name, model] = _Lane(Planner(rules, ttl), cache)
+            if self.sizes.known and len(self.rules) == 1:
+                lane.cache.send(head_of(self.sizes, model, rules, ttl), at=self.clock)
+        return lane
+
+    def _estimated_output(self, sent: Sent) -> int:
+        return round(self.sizes.factor * self.counter.settle(*self.counter.weigh(sent.answer)))
+
+    def _cost(self, usage: Usage, response: Response, reading: UsageReading | None) -> Cost:
+        mode = mode_of(reading) if reading is not None else "standard"
+        region = reading.region if reading is not None else None
+        found = quote(response.model, usage, at=moment(response.time), mode=mode, region=region)
+        known = found.usd if found.known or found.lines else None
+        return Cost(known, int(found.known), 1, (found.reason,) if found.reason else ())
+
+
+def _recorded(response: Response, reading: UsageReading | None) -> CacheRequest:
+    """The figures as the other tables have them; a cache figure that was not reported is unknown, not 0."""
+    usage = response.usage
+    if usage is None or reading is None:
+        return CacheRequest(response.number)
+    if not reading.cache_known:
+        return CacheRequest(response.number, fresh=usage.input_tokens, reason="unreported")
+    return CacheRequest(response.number, usage.cache_read_tokens, usage.cache_write_tokens, usage.input_tokens)
+
+
+def _told(row: CacheRequest, report: CacheReport, *, has_times: bool) -> CacheRequest:
+    detail = report.detail
+    if report.reason == "unexplained":
+        detail = f"read up to {report.actual_read or 0:,} tokens; the record shows no change behind that"
+        detail += "" if has_times else ", nor how long the pause was"
+    return replace(
+        row,
+        reason=report.reason,
+        cause=report.cause,
+        detail=detail,
+        advice=report.advice,
+        lost=report.lost_tokens,
+        lost_usd=report.lost_usd,
+    )
+
+
+def _best(rules: CacheRules, prompt: Prompt, ceiling: int, output: int) -> Usage:
+    """All that can be read is read, and the rest is kept where keeping is billed."""
+    rest = prompt.tokens - ceiling
+    write = rest if rules.marks and readable(rules, prompt.tokens, prompt.tokens) else 0
+    return Usage(rest - write, output, cache_read_tokens=ceiling, cache_write_tokens=write)
+
+
+def _wanted(readings: Sequence[UsageReading | None], times: Sequence[float | None]) -> frozenset[str]:
+    """The variants that can differ from the plain plan at all: without a pause none lives longer, and without a read
+    that was too small nothing was dropped."""
+    wanted = {"library"}
+    known = [time for time in times if time is not None]
+    if any(later - earlier >= SHORTEST_LIFE for earlier, later in pairwise(known)):
+        wanted.add("library_long")
+    for one, other in pairwise(reading for reading in readings if reading is not None):
+        if other.usage.cache_read_tokens < one.usage.cache_read_tokens + one.usage.cache_write_tokens:
+            wanted.add("library_kept")
+        if not one.usage.cache_write_tokens and other.usage.cache_read_tokens < one.usage.prompt_tokens:
+            wanted.add("library_kept")
+    return frozenset(wanted)
+
+
+def _with_read(usage: Usage, kept: int) -> Usage:
+    """What the provider had kept of a dropped prompt it would have read for any client: the record has no block that
+    ends there, so it is taken off by hand."""
+    more = max(min(kept, usage.prompt_tokens) - usage.cache_read_tokens, 0)
+    written = min(more, usage.cache_write_tokens)
+    return replace(
+        usage,
+        input_tokens=usage.input_tokens - (more - written),
+        cache_read_tokens=usage.cache_read_tokens + more,
+        cache_write_tokens=usage.cache_write_tokens - written,
+        cache_write_long_tokens=min(usage.cache_write_long_tokens, usage.cache_write_tokens - written),
+    )
+
+
+def _breaks(rows: Sequence[CacheRequest]) -> tuple[BreakKind, ...]:
+    """The breaks by reason, the dearest first."""
+    kinds: dict[str, list[CacheRequest]] = {}
+    for row in rows:
+        if row.is_break and row.reason is not None:
+            kinds.setdefault(row.reason, []).append(row)
+    found = []
+    for reason, several in kinds.items():
+        known = [row.lost_usd for row in several if row.lost_usd is not None]
+        usd = sum(known, Decimal(0)) if len(known) == len(several) else None
+        found.append(BreakKind(reason, len(several), sum(row.lost or 0 for row in several), usd, several[0].advice))
+    return tuple(sorted(found, key=lambda kind: -kind.lost))
+
+
+def _lost_cost(rows: Sequence[CacheRequest]) -> Cost:
+    total = Cost()
+    for row in rows:
+        if row.is_break:
+            priced = row.lost_usd is not None
+            total += Cost(row.lost_usd, int(priced), 1, () if priced else ("unknown_model",))
+    return total
+
+
+def _note(run: _Run, rows: Sequence[CacheRequest]) -> str:
+    """Why there is less than there could be."""
+    said = []
+    nameless = [model for model, rules in run.rules.items() if rules is None]
+    if nameless:
+        said.append(f"no cache rules are known for {', '.join(nameless)}")
+    if not run.rules:
+        said.append("the record names no model")
+    if run.compared < len(rows) and any(run.rules.values()):
+        said.append(f"{run.compared:,} of {len(rows):,} requests can be rebuilt and compared")
+    return "; ".join(said)
+
+
+def _times(responses: Sequence[Response]) -> list[float | None]:
+    """Seconds of each response, None where the record has no time or a copied one."""
+    times = [_seconds(response.time) for response in responses]
+
+    def is_copied(at: int) -> bool:
+        near = [times[other] for other in (at - 1, at + 1) if 0 <= other < len(times)]
+        own = times[at]
+        return own is not None and any(other is not None and abs(own - other) < COPIED for other in near)
+
+    return [None if is_copied(at) else time for at, time in enumerate(times)]
+
+
+def _seconds(time: str | None) -> float | None:
+    found: datetime | None = moment(time)
+    if found is None:
+        return None
+    return (found.replace(tzinfo=UTC) if found.tzinfo is None else found).timestamp()
