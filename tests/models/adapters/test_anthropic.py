@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 import anthropic
+import httpx2
 import pytest
 
 from agentkit.core.contracts.errors import (
@@ -33,7 +34,8 @@ from agentkit.core.contracts.types import (
     ThinkingBlock,
     ToolCall,
 )
-from agentkit.models.adapters.anthropic import AnthropicLLM, closed_schema
+from agentkit.models.adapters.anthropic import AnthropicLLM
+from agentkit.models.adapters.anthropic_request import closed_schema
 from agentkit.models.testing.provider import Answer, AnswerCall, Exchange, FakeProvider, Gate, WireFault
 
 pytestmark = pytest.mark.anyio
@@ -517,6 +519,51 @@ async def test_cancelling_a_stream_is_not_swallowed() -> None:
             await task
         gate.open()
         await one.client.close()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_thinking_whose_conversation_has_changed_is_left_to_the_provider(stream: bool) -> None:
+    """A compaction alters what stood in front of thinking: models that check it refuse the request, or leave it out."""
+    message = (
+        "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different "
+        'conversation. Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to "drop_block".'
+    )
+    bodies: list[dict[str, Any]] = []
+    betas: list[str | None] = []
+
+    def handle(request: httpx2.Request) -> httpx2.Response:
+        body = json.loads(request.content)
+        bodies.append(body)
+        betas.append(request.headers.get("anthropic-beta"))
+        if "block_binding" not in body.get("thinking", {}):
+            error = {"type": "invalid_request_error", "message": message}
+            return httpx2.Response(400, json={"type": "error", "error": error})
+        answer = {
+            "id": "msg_1", "type": "message", "role": "assistant", "model": body["model"], "stop_reason": "end_turn",
+            "content": [{"type": "text", "text": "So."}], "usage": {"input_tokens": 9, "output_tokens": 1},
+            "input_transformations": [{"type": "thinking_dropped", "path": "messages.1.content.0"}],
+        }  # fmt: skip
+        if not body["stream"]:
+            return httpx2.Response(200, json=answer)
+        events: list[dict[str, Any]] = [{"type": "message_start", "message": answer}, {"type": "message_stop"}]
+        text = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+        return httpx2.Response(200, text=text, headers={"content-type": "text/event-stream"})
+
+    http = httpx2.AsyncClient(transport=httpx2.MockTransport(handle))
+    client = anthropic.AsyncAnthropic(api_key="test", base_url="http://127.0.0.1", http_client=http)
+    llm = AnthropicLLM(client, model="claude-fable-5-1")
+    talk = [USER, Message("assistant", [ThinkingBlock("hm", "s"), TextBlock("yes")]), USER]
+    for number in (2, 3):
+        result = (await streamed(llm, ask(*talk)))[1] if stream else await llm.chat(ask(*talk))
+        assert len(bodies) == number  # refused once, and from then on never again
+        assert result.text == "So."
+        assert result.meta["anthropic"]["input_transformations"][0]["type"] == "thinking_dropped"
+    assert bodies[1]["thinking"] == {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+    assert betas == [None, "thinking-binding-controls-2026-08-01", "thinking-binding-controls-2026-08-01"]
+    with pytest.raises(PermanentError, match="bound to a different conversation"):
+        await AnthropicLLM(client, model="claude-sonnet-5-5").chat(
+            ask(*talk, options={"thinking": {"type": "between_tools"}})
+        )
 
 
 async def test_no_model_is_a_callers_mistake(served: Served) -> None:

@@ -102,7 +102,7 @@ def _spot(
         before = sum(sizes)
     else:
         before = sum(sizes[:message]) + items
-    for block in range(before - 1, -1, -1):
+    for block in range(before - 1, -1, -1):  # there is a system text where anything stands in front
         if takes_mark(body["system"][block]):
             return Spot(1, 0, block)
     tools = body.get("tools")

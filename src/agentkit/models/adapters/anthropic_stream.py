@@ -22,6 +22,7 @@ ABOUT = (
     "container",
     "context_management",
     "diagnostics",
+    "input_transformations",
 )
 """Fields of an answer, beside its content and usage, that are kept."""
 
@@ -59,19 +60,13 @@ class Received:
         if kind == "content_block_delta":
             return self._extend(event.get("index"), event.get("delta"))
         if kind == "content_block_start":
-            at, block = event.get("index"), event.get("content_block")
-            if isinstance(at, int) and isinstance(block, dict):
-                self._blocks[at] = dict(block)
-                if block.get("type") == "text" and isinstance(block.get("text"), str):
-                    return str(block["text"])
-        elif kind == "message_start":
+            return self._begin(event.get("index"), event.get("content_block"))
+        if kind == "message_start":
             message = event.get("message")
             if isinstance(message, Mapping):
                 self._note(message)
                 self.usage.append(event)
-                for at, block in enumerate(message.get("content") or ()):
-                    if isinstance(block, dict):
-                        self._blocks[at] = dict(block)
+                return "".join([self._begin(at, block) for at, block in enumerate(message.get("content") or ())])
         elif kind == "message_delta":
             delta = event.get("delta")
             self._note({**event, **delta} if isinstance(delta, Mapping) else event)
@@ -110,6 +105,13 @@ class Received:
 
     def _note(self, said: Mapping[str, Any]) -> None:
         self.about.update({key: said[key] for key in ABOUT if said.get(key) is not None})
+
+    def _begin(self, at: Any, block: Any) -> str:
+        if not isinstance(at, int) or not isinstance(block, dict):
+            return ""
+        self._blocks[at] = dict(block)
+        text = block.get("text")
+        return text if block.get("type") == "text" and isinstance(text, str) else ""
 
     def _extend(self, at: Any, delta: Any) -> str:
         block = self._blocks.get(at) if isinstance(at, int) else None
