@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import anthropic_checks as anthropic
-from . import anthropic_replies, chat, gemini_replies, responses_replies
+from . import anthropic_replies, chat_replies, gemini_replies, responses_replies
+from . import chat_checks as chat
 from . import gemini_checks as gemini
 from . import openai_forms as openai
 from . import responses_checks as responses
@@ -141,8 +142,8 @@ CHAT = WireSide(
     lambda body, headers, desk, counting: chat.check(body, desk),
     chat.check_size,
     _same,
-    chat.reply,
-    lambda whole, answer, body, spent, desk: chat.events(whole, body, desk),
+    chat_replies.reply,
+    lambda whole, answer, body, spent, desk: chat_replies.events(whole, body, desk),
     openai.refusal,
     openai.error_event,
     lambda text: openai.no(text, None, None),
