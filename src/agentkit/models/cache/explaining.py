@@ -249,7 +249,7 @@ class _Seen:
                 return "not_a_boundary", "the message that ended here goes on now"
             if self.next.mode == "explicit" and block.mark is None:
                 return "no_mark", "explicit mode looks up explicit marks alone"
-            return "beyond_lookback", f"more than {placing.EARLIER_ENDS} later ends of messages"
+            return "beyond_lookback", f"more than {self.rules.earlier_ends} later ends of messages"
         marks = [at for at, each in enumerate(self.next.blocks) if each.mark is not None]
         if not marks or marks[-1] < position:
             return "no_mark", "no mark at or behind the place where the last request was stored"

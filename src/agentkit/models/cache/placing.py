@@ -12,10 +12,6 @@ from dataclasses import dataclass
 from .prompts import Block, Prompt
 from .rules import CacheRules
 
-FIRST_EXPLICIT, LATEST_EXPLICIT, EARLIER_ENDS = 2, 50, 20
-"""Kind message ends: how many explicit marks from the front and from the end, and how many earlier ends of messages, a
-request is looked up at (developers.openai.com prompt-caching guide; the SDK 3.57.0 says "latest 80" of the marks)."""
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -75,11 +71,11 @@ def _message_ends(rules: CacheRules, prompt: Prompt, marks: list[tuple[int, str]
     ends = eligible_ends(prompt.blocks)
     explicit = [at for at, _ in marks]
     writes = dict(marks[-rules.marks :])
-    looked_up = {*explicit[:FIRST_EXPLICIT], *explicit[-LATEST_EXPLICIT:]}
+    looked_up = {*explicit[: rules.first_marks], *explicit[-rules.lookback :]}
     if prompt.mode == "implicit" and ends:
         writes = dict(marks[-(rules.marks - 1) :])
         writes.setdefault(ends[-1], rules.default_ttl)
-        looked_up |= {*ends[-1 - EARLIER_ENDS :], *_leading_end(prompt.blocks)}
+        looked_up |= {*ends[-1 - rules.earlier_ends :], *_leading_end(prompt.blocks)}
     ignored = tuple((at, "over_limit") for at in explicit if at not in writes and at not in looked_up)
     return Plan(tuple(sorted(looked_up, reverse=True)), tuple(sorted(writes.items())), ignored)
 

@@ -35,10 +35,11 @@ class CacheRules:
     open. `minimum`: tokens below which nothing is cached. `step`: tokens in which a read grows (1 = to the token).
     `grain`: what a read is rounded down to beside that. `hidden`: tokens of the provider in front of the prompt.
     `spare`: tokens at the end that are always computed. `marks`: how many a request may carry, 0 = it takes none;
-    `lookback`: positions that a mark looks back, itself counted. `ttl`: lifetimes by name, the default first. `read`:
-    what a read costs in multiples of the input rate; a price row wins over it and over `Ttl.write`. `scope`: what
-    entries are never shared across. `settings`: the tier from which a change of each setting invalidates. `usage`: the
-    wire of `read_usage`.
+    `lookback`: positions that a mark looks back, itself counted; for the kind message ends how many of the latest marks
+    a request is looked up at, beside `first_marks` from the front and `earlier_ends` of messages in implicit mode.
+    `ttl`: lifetimes by name, the default first. `read`: what a read costs in multiples of the input rate; a price row
+    wins over it and over `Ttl.write`. `scope`: what entries are never shared across. `settings`: the tier from which a
+    change of each setting invalidates. `usage`: the wire of `read_usage`.
     """
 
     name: str
@@ -55,6 +56,8 @@ class CacheRules:
     spare: int = 0
     marks: int = 0
     lookback: int = 0
+    first_marks: int = 0
+    earlier_ends: int = 0
     read: float | None = None
     scope: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
