@@ -38,10 +38,11 @@ class Bills:
         self._counter = counter
         self._caches: dict[str, PromptCache | None] = {}
         self._digests: dict[str, int] = {}
+        self._memo: dict[Any, Any] = {}
 
     def prompt(self, body: Mapping[str, Any], wire: Any, scope: str) -> Prompt:
         """The request as blocks of the cache. Gemini's bodies do not name their model."""
-        prompt = prompt_of(body, wire, counter=self._counter, scope=scope, token_counts=self._digests)
+        prompt = prompt_of(body, wire, counter=self._counter, scope=scope, token_counts=self._digests, memo=self._memo)
         return prompt if prompt.model else replace(prompt, model=body["model"])
 
     def bill(self, prompt: Prompt, at: float, first_byte: float | None) -> Any:
