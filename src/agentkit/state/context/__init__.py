@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .anchor import Calibration, Observation, TokenCount
-from .exact import ExactTokenCounter, counter_for
+from .exact import ExactTokenCounter, TiktokenCounter, counter_for
 from .head import MessageView
 from .journal import MutationJournal
 from .layout import Difference, Layout, Segment, first_difference
@@ -21,7 +21,7 @@ from .scopes import (
     surviving_indices,
 )
 from .snapshot import ContextDiff, FrozenContext
-from .tokens import ApproxTokenCounter, CharClassTokenCounter, TiktokenCounter
+from .tokens import ApproxTokenCounter, CharClassTokenCounter
 from .working import WorkingContext
 
 __all__ = [
