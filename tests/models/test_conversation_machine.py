@@ -51,7 +51,7 @@ from agentkit.state.context import LastNTurns, Layout, Not, PrefixContext, RoleF
 from agentkit.state.persistence import dehydrate, rehydrate
 from tests import strategies as odd
 
-CLAUDE, OLDER, GPT, FOUR_O = "claude-opus-4-8", "claude-haiku-4-5", "gpt-5.6-sol", "gpt-4o"
+MODELS = (CLAUDE, OLDER, GPT, FOUR_O) = ("claude-opus-4-8", "claude-haiku-4-5", "gpt-5.6-sol", "gpt-4o")
 LONGEST = 160
 """Messages of a context: what grows longer is cut, since every step sends all of it several times."""
 
@@ -67,7 +67,8 @@ class World:
     def __init__(self, run: Callable[[Awaitable[Any]], Any]) -> None:
         self.answer = Answer("Yes.")
         self.width = len(ADAPTERS)
-        self.provider = FakeProvider(self._said, piece=64, keep=8)
+        # Size is no matter here: a hundred pictures are more than the smallest of the windows holds.
+        self.provider = FakeProvider(self._said, piece=64, keep=8, windows=dict.fromkeys(MODELS, 10**7))
         self.run = run
 
     def _said(self, exchange: Exchange) -> Answer:

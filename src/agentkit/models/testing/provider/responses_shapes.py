@@ -1,5 +1,5 @@
-"""The fields of a request to OpenAI's Responses, with their kinds. Source: the API reference and the types of the client
-openai 3.57, November 2026."""
+"""The fields of a request to OpenAI's Responses, with their kinds. Source: the API reference and the types of the
+client openai 3.57, November 2026."""
 
 from __future__ import annotations
 
