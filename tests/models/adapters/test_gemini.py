@@ -29,7 +29,7 @@ from agentkit.core.contracts.types import (
 from agentkit.core.contracts.usage import Usage
 from agentkit.models.adapters.gemini import GeminiLLM
 from agentkit.models.testing.provider import Answer, AnswerCall, FakeProvider, WireFault
-from agentkit.models.wire.gemini import OWN_ID
+from agentkit.models.wire.gemini import OWN_ID, WAIVER
 from tests.models.adapters.served import (
     ASK,
     LOOK,
@@ -150,6 +150,27 @@ async def test_calls_without_ids_are_paired_here_and_sent_without() -> None:
     ]
     del wire.answers[0]["responseId"]
     assert (await llm.chat(asking(HI))).tool_calls == (await llm.chat(asking(HI))).tool_calls
+
+
+async def test_calls_of_other_models_have_a_waiver_where_signatures_are_demanded() -> None:
+    """E8: a fallback in the middle of a loop is not refused; a turn with a signature stays as it came."""
+    calls = [ToolCall("a", "look"), ToolCall("b", "look")]
+    results = [Message("tool", "x", "look", call.id) for call in calls]
+    own = [ToolCall("a", "look", meta={"thoughtSignature": "AA=="}), calls[1]]
+    llm = GeminiLLM(Wire({}).gemini())
+    found = {
+        (model, name): [
+            part.get("thoughtSignature")
+            for part in llm.body(asking(HI, Message("assistant", "", tool_calls=turn), *results, model=model))[
+                "contents"
+            ][1]["parts"]
+        ]
+        for model in ("gemini-3-pro", "gemini-2.5-pro")
+        for name, turn in (("foreign", calls), ("own", own))
+    }
+    assert found["gemini-3-pro", "foreign"] == [WAIVER, None]
+    assert found["gemini-2.5-pro", "foreign"] == [None, None]
+    assert found["gemini-3-pro", "own"] == found["gemini-2.5-pro", "own"] == ["AA==", None]
 
 
 async def test_failed_result_and_media(provider: FakeProvider) -> None:

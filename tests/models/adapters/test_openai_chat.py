@@ -392,11 +392,16 @@ async def test_calls_of_free_text_and_fields_beside_a_call_go_back() -> None:
         {"id": "a", "type": "custom", "custom": {"name": "run", "input": "1 + 1"}},
         {"id": "b", "type": "function", "function": {"name": "f", "arguments": "{}"}, "extra_content": {"google": {}}},
     ]
-    llm = OpenAIChatLLM(Wire(completion({"content": None, "tool_calls": calls}, "stop")).openai(), model="m")
+    wire = Wire(completion({"content": None, "tool_calls": calls}, "stop"))
+    llm = OpenAIChatLLM(wire.openai(), model="m", provider="compatible")
     result = await llm.chat(asking(HI))
     assert result.finish_reason == "tool_calls"
     results = [Message("tool", "2", None, name) for name in "ab"]
     assert llm.body(asking(HI, result.message, *results))["messages"][1]["tool_calls"] == calls
+    other = OpenAIChatLLM(wire.openai(), model="m").body(asking(HI, result.message, *results))
+    assert [list(call) for call in other["messages"][1]["tool_calls"]] == [
+        ["id", "type", name] for name in ("custom", "function")
+    ]
 
 
 async def test_error_in_place_of_an_answer_is_raised() -> None:

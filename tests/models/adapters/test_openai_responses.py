@@ -315,11 +315,25 @@ async def test_window_is_learnt_from_the_refusal() -> None:
 async def test_reasoning_that_nobody_could_read_stays_out(store: bool) -> None:
     bare = NativeBlock("openai", {"id": "rs_2", "type": "reasoning", "summary": []})
     llm = OpenAIResponsesLLM(Wire({}).openai(), model=MODEL, store=store)
-    body = llm.body(asking(HI, Message("assistant", [bare, TextBlock("x")]), HI))
+    said = TextBlock("x", {"item": {"id": "msg_2", "type": "message"}})
+    body = llm.body(asking(HI, Message("assistant", [bare, said]), HI))
     kinds = [item.get("type") for item in body["input"]]
-    assert kinds == ([None, "reasoning", None, None] if store else [None, None, None])
+    assert kinds == ([None, "reasoning", "message", None] if store else [None, "message", None])
     assert body["store"] is store
     assert ("include" in body) is not store
+
+
+def test_reasoning_stays_out_where_what_it_led_to_was_replaced() -> None:
+    """E9: the provider wants the very item that reasoning led to, and knows it by its id."""
+    thought = NativeBlock("openai", REASONING)
+    llm = OpenAIResponsesLLM(Wire({}).openai(), model=MODEL)
+    for text, expected in (
+        ("x", [None, None, None]),
+        (None, [None, "reasoning", "function_call", "function_call_output", None]),
+    ):
+        parts: list[Any] = [thought, TextBlock(text) if text else ToolCall("a", "look")]
+        body = llm.body(asking(HI, Message("assistant", parts), HI))
+        assert [item.get("type") for item in body["input"]] == expected
 
 
 async def test_items_that_come_twice_are_told_apart() -> None:

@@ -47,15 +47,17 @@ class Gathered:
 async def sent_chunks(chunks: AsyncIterator[Any]) -> AsyncGenerator[dict[str, Any], None]:
     """The chunks of the client's stream as JSON data. The HTTP response is closed when they end or are closed early.
     TransientError for data that is no JSON: the line was cut."""
+    held: list[Any] = []
     try:
         async for chunk in chunks:
+            held = held or _open_responses(chunks)  # once something fails, there is no way to them
             yield _respelled(chunk.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=_CLIENTS_OWN))
     except ValueError as error:
         if type(error).__name__ != "UnknownApiResponseError":
             raise
         raise TransientError("a chunk of the stream is no JSON object: the answer was cut off") from error
     finally:
-        for response in _open_responses(chunks):
+        for response in [*held, *_open_responses(chunks)]:
             await response.aclose()
         await closed(chunks)
 

@@ -47,8 +47,9 @@ class Dialect:
     `usage`: its wire of `read_usage`; `limit`: the field for the longest answer; `system`: the role of standing text,
     None for what the model is used to; `cache_key`: the field for the key that keeps requests on one server, None
     without one; `thinking`: the field in which a turn's reasoning goes back; `details`: whether `reasoning_details` do;
-    `names`: speakers are named; `stream_usage`: a stream reports usage only where it is asked to; `marks`: whose rules
-    of prompt-cache marks hold, None for no marks; `refuses`: options that have no field there.
+    `names`: speakers are named; `echo`: what came beside a call goes back with it; `stream_usage`: a stream reports
+    usage only where it is asked to; `marks`: whose rules of prompt-cache marks hold, None for no marks; `refuses`:
+    options that have no field there.
     """
 
     usage: str = "openai_chat"
@@ -58,6 +59,7 @@ class Dialect:
     thinking: str | None = None
     details: bool = False
     names: bool = True
+    echo: bool = False
     stream_usage: bool = True
     marks: str | None = None
     refuses: frozenset[str] = frozenset({"thinking", "betas"})
@@ -71,12 +73,12 @@ DIALECTS: Mapping[str, Dialect] = {
     "deepseek": Dialect("deepseek", thinking="reasoning_content", refuses=frozenset({"betas"})),
     "xai": Dialect("xai", limit="max_completion_tokens", cache_key="prompt_cache_key"),
     "mistral": Dialect(cache_key="prompt_cache_key", names=False, stream_usage=False),
-    "openrouter": Dialect("openrouter", cache_key="prompt_cache_key", details=True, marks="openrouter"),
+    "openrouter": Dialect("openrouter", cache_key="prompt_cache_key", details=True, echo=True, marks="openrouter"),
     "groq": Dialect(limit="max_completion_tokens"),
     "vllm": Dialect(thinking="reasoning"),
     "llama.cpp": Dialect("llama.cpp", thinking="reasoning_content"),
     "ollama": Dialect(thinking="reasoning"),
-    "compatible": Dialect(),
+    "compatible": Dialect(echo=True),
 }
 """The endpoints that are known, by name; `compatible` for any other. Sources: their API references, November 2026."""
 
@@ -186,7 +188,7 @@ class OpenAIChatLLM:
         dialect = self.dialect
         standing = dialect.system or ("developer" if marks.reasons(model) else None)
         details = self.provider if dialect.details else None
-        form = wire.ChatForm(rules is not None, standing, dialect.thinking, details, dialect.names)
+        form = wire.ChatForm(rules is not None, standing, dialect.thinking, details, dialect.names, dialect.echo)
         messages = [derived(message, form.slot, lambda m: wire.render_message(m, form)) for message in view.messages]
         if rules is not None:
             for place, mark in marks.mark_places(request, view, rules).items():

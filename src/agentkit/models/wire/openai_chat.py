@@ -30,13 +30,15 @@ class ChatForm:
     """How one kind of endpoint spells messages. `parts`: a text is always a list of parts, so that a cache mark adds
     a key to one of them and changes no other byte. `system`: the role of standing text, None for the message's own.
     `thinking`: the field in which a turn's reasoning goes back, None: it does not. `details`: under which name
-    `Message.meta` holds `reasoning_details` that go back verbatim. `names`: speakers are named."""
+    `Message.meta` holds `reasoning_details` that go back verbatim. `names`: speakers are named.
+    `echo`: whether fields that came beside a call (ECHOED) go back with it."""
 
     parts: bool = False
     system: str | None = None
     thinking: str | None = None
     details: str | None = None
     names: bool = True
+    echo: bool = False
 
     @cached_property
     def slot(self) -> str:
@@ -90,7 +92,7 @@ def render_message(message: Message, form: ChatForm = PLAIN) -> dict[str, Any]:
         if form.details is not None and isinstance(own := message.meta.get(form.details), Mapping):
             wire.update({key: own[key] for key in ("reasoning_details",) if own.get(key)})
         if message.tool_calls:
-            wire["tool_calls"] = [_call(call) for call in message.tool_calls]
+            wire["tool_calls"] = [_call(call, form.echo) for call in message.tool_calls]
     return wire
 
 
@@ -129,8 +131,8 @@ def _thinking(message: Message) -> str:
     return "".join([block.text for block in message.blocks if isinstance(block, ThinkingBlock)])
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
-    echoed = {key: call.meta[key] for key in ECHOED if key in call.meta}
+def _call(call: ToolCall, echo: bool) -> dict[str, Any]:
+    echoed = {key: call.meta[key] for key in ECHOED if key in call.meta} if echo else {}
     if call.meta.get("type") == "custom" and isinstance(given := call.arguments.get("input"), str):
         return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": given}, **echoed}
     function = {"name": call.name, "arguments": call.wire_arguments}
