@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import anthropic
@@ -63,7 +64,7 @@ async def test_tool_loop_is_accepted_cached_and_priced(wire: str) -> None:
         assert len(provider.requests) == rounds + 1
         assert wc.count().source == "provider"
         usages: list[Any] = [exchange.bill for exchange in provider.requests]
-        for before, after in zip(usages, usages[1:], strict=False):
+        for before, after in pairwise(usages):
             if wire != "gemini":
                 assert after.read == before.read + before.write_short + before.write_long
         assert result.usage.cache_read_tokens > 0.6 * result.usage.prompt_tokens

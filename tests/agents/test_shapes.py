@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit.agents.shapes import read_as, shape_of
+from agentkit.agents.readers import read_as
+from agentkit.agents.shapes import shape_of
 
 
 class Colour(Enum):

@@ -13,7 +13,8 @@ from typing import Any, Protocol, runtime_checkable
 from agentkit.core.contracts.errors import OutputError
 from agentkit.core.contracts.jsontext import canonical_json
 
-from .shapes import is_model, read_as, shape_of
+from .readers import read_as
+from .shapes import is_model, shape_of
 
 _FENCED = re.compile(r"\s*```[A-Za-z]*[ \t]*\n(.*)\n[ \t]*```\s*", re.DOTALL)
 

@@ -24,7 +24,8 @@ from agentkit.core.contracts.offers import ToolSchema
 from agentkit.core.contracts.ports import Ctx
 from agentkit.core.runtime import RunContext
 
-from .shapes import Field, Shape, hints_of, object_shape, read_as, shape_of
+from .readers import Field, Shape, object_shape, read_as
+from .shapes import hints_of, shape_of
 
 CTX = "ctx"
 """A parameter of this name, or with the hint Ctx or RunContext, is given the run and not shown to the model."""
