@@ -360,10 +360,31 @@ async def test_a_form_of_the_answer_is_asked_for_and_read() -> None:
         assert sent["format"]["schema"]["properties"]["inner"]["additionalProperties"] is False
         assert (await one.llm.chat(ask(response_format=schema))).parsed is None
         await one.client.close()
-    assert closed_schema({"type": "object", "additionalProperties": True}) == {
+
+
+def test_a_constraint_that_the_interface_refuses_moves_into_the_description() -> None:
+    schema = {
         "type": "object",
-        "additionalProperties": True,
+        "properties": {
+            "n": {"type": "integer", "minimum": 1, "maximum": 9, "description": "How many."},
+            "type": {"type": "array", "items": {"type": "string", "maxLength": 3}, "minItems": 1},
+            "one": {"anyOf": [{"$ref": "#/$defs/inner"}, {"type": "null"}]},
+            "any": {"type": "object", "additionalProperties": True, "default": {"type": "object"}},
+        },
+        "$defs": {"inner": {"type": "object", "properties": {}}},
     }
+    assert closed_schema(schema) == {
+        "type": "object",
+        "properties": {
+            "n": {"type": "integer", "description": "How many. (minimum: 1, maximum: 9)"},
+            "type": {"type": "array", "items": {"type": "string", "description": "(maxLength: 3)"}, "minItems": 1},
+            "one": {"anyOf": [{"$ref": "#/$defs/inner"}, {"type": "null"}]},
+            "any": {"type": "object", "additionalProperties": True, "default": {"type": "object"}},
+        },
+        "$defs": {"inner": {"type": "object", "properties": {}, "additionalProperties": False}},
+        "additionalProperties": False,
+    }
+    assert closed_schema(True) is True
 
 
 async def test_a_start_of_the_answer_is_refused_before_the_network_where_the_model_takes_none(served: Served) -> None:

@@ -74,7 +74,7 @@ def test_each_of_several_conversations_is_carried_on(monkeypatch: pytest.MonkeyP
         for talk in talks:
             talk += [Message("assistant", "ünd"), Message("user", "wëiter")]
             views.of(ChatRequest(tuple(talk)))
-    assert max(sizes) <= 4  # an anchor, an answer, a question
+    assert max(sizes, default=0) <= 4  # an anchor, an answer, a question
 
 
 def test_a_fork_is_carried_on_beside_its_origin(monkeypatch: pytest.MonkeyPatch) -> None:

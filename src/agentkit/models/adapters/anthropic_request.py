@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from agentkit.core.contracts.jsontext import json_text
 from agentkit.core.contracts.messages import Message
 from agentkit.core.contracts.offers import ToolSchema
 from agentkit.core.contracts.validity import Repaired
@@ -110,14 +111,37 @@ def choice_form(choice: Choice, parallel: bool | None) -> dict[str, Any]:
     return made
 
 
+_UNCHECKED = (
+    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "minItems",
+    "maxItems", "uniqueItems", "minProperties", "maxProperties",
+)  # fmt: skip
+"""Constraints of JSON Schema that the API refuses in a form. It takes `minItems` of 0 and 1."""
+
+
 def closed_schema(schema: Any) -> Any:
-    """A JSON Schema whose objects take no other properties, which this API demands to be said; else unchanged."""
-    if isinstance(schema, Mapping):
-        made = {key: closed_schema(value) for key, value in schema.items()}
-        if schema.get("type") == "object" and "additionalProperties" not in schema:
-            made["additionalProperties"] = False
-        return made
-    return [closed_schema(value) for value in schema] if isinstance(schema, (list, tuple)) else schema
+    """A JSON Schema as this API takes it for the form of an answer.
+
+    Objects take no other properties, which has to be said. A constraint that the API does not take is moved into the
+    description, where the model reads it; whoever asked checks the answer against the schema as it was.
+    """
+    if not isinstance(schema, Mapping):
+        return schema
+    made: dict[str, Any] = {}
+    moved: list[str] = []
+    for key, value in schema.items():
+        if key in _UNCHECKED and not (key == "minItems" and value in (0, 1)):
+            moved.append(f"{key}: {json_text(value)}")
+        elif key in ("properties", "$defs", "definitions") and isinstance(value, Mapping):
+            made[key] = {name: closed_schema(inner) for name, inner in value.items()}
+        elif key in ("anyOf", "oneOf", "allOf") and isinstance(value, (list, tuple)):
+            made[key] = [closed_schema(inner) for inner in value]
+        else:
+            made[key] = closed_schema(value) if key == "items" else value
+    if schema.get("type") == "object" and "additionalProperties" not in schema:
+        made["additionalProperties"] = False
+    if moved:
+        made["description"] = " ".join([*filter(None, [schema.get("description")]), f"({', '.join(moved)})"])
+    return made
 
 
 def closed_start(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

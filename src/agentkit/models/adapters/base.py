@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from itertools import pairwise
+from operator import is_
 from typing import Any, NamedTuple
 
 from agentkit.core.contracts.errors import TransientError
@@ -118,7 +119,7 @@ class ToolForms:
         """A list that is not to be changed; empty for no tools. ValueError for two tools of one name."""
         if not tools:
             return []
-        if tools is not self._known:
+        if tools is not self._known and (len(tools) != len(self._known) or not all(map(is_, tools, self._known))):
             in_order = sorted(tools, key=lambda tool: tool.name)
             for left, right in pairwise(in_order):
                 if left.name == right.name:
