@@ -15,7 +15,7 @@ from tests.inspect.samples import UNPRICED, broken, compacted, hostile, session
 
 pytestmark = pytest.mark.browser
 
-MADE: list[Callable[[], Transcript]] = [session, compacted, hostile]
+MADE: list[Callable[[], Transcript]] = [session, broken, compacted, hostile]
 PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
 
 

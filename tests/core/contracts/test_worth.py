@@ -72,3 +72,7 @@ def test_negative_sizes_are_refused(field: str) -> None:
     sizes = {"behind": 1, "dropped": 1, "added": 1, "calls": 1, field: -1}
     with pytest.raises(ValueError, match=field):
         pays(Flat(3.0), sizes["behind"], sizes["dropped"], sizes["added"], sizes["calls"])
+
+
+def test_one_function_under_three_names() -> None:
+    assert pays is agentkit.models.cache.pays is agentkit.state.compaction.pays
