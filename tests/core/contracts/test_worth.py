@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from agentkit.models.catalog import rates
+import agentkit.models.cache
+import agentkit.state.compaction
 from agentkit.core.contracts.worth import pays
+from agentkit.models.catalog import rates
 
 
 @dataclass
