@@ -218,6 +218,13 @@ def test_a_closing_block_that_changes_leaves_what_stands_in_front_as_it_was() ->
         talk += [Message("assistant", f"at {clock}"), Message("user", "on")]
 
 
+def test_the_longest_answer_is_the_requests_own_else_the_adapters() -> None:
+    llm = AnthropicLLM(None, model="claude-haiku-4-5", max_tokens=99)
+    assert llm.body(ChatRequest((USER,)))["max_tokens"] == 99
+    assert llm.body(ChatRequest((USER,), max_tokens=7))["max_tokens"] == 7
+    assert llm.body(ChatRequest((USER,), max_tokens=0))["max_tokens"] == 0
+
+
 # Work
 
 

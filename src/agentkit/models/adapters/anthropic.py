@@ -193,7 +193,8 @@ class AnthropicLLM:
 
     def _body(self, request: ChatRequest, view: Repaired, native: list[dict[str, Any]]) -> dict[str, Any]:
         """Tools, system text and messages, with the marks of the plan. `native`: tools in the provider's own form."""
-        body: dict[str, Any] = {"max_tokens": request.max_tokens or self.max_tokens}
+        limit = self.max_tokens if request.max_tokens is None else request.max_tokens  # 0 fills the cache alone
+        body: dict[str, Any] = {"max_tokens": limit}
         tools = self._tools.of(request.tools)
         if tools or native:
             body["tools"] = [*tools, *native] if native else tools
