@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from agentd.config.faults import Path, clipped, key_text
 from agentd.config.secrets import REFERENCE, is_hidden_header
 from agentd.config.settings import Settings
-from agentd.config.thinking import HOSTS, Allowance
+from agentd.config.thinking import HOSTS, Allowance, Endpoint
 from agentkit.models.catalog import rates
 
 _PER = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
@@ -73,12 +73,22 @@ def _models(s: Settings) -> Iterator[Finding]:
             yield Finding((*place, "url"), "an endpoint of no known dialect", want, named)
         elif dialect not in ("replay", "fake") and (problem := _url_problem(endpoint.url)):
             yield Finding((*place, "url"), *problem, uses=named)
+        elif _lacks_credential(s, endpoint):
+            want = f"name intelligence.token, or a token of its own: {REFERENCE}"
+            yield Finding((*place, "url"), "an endpoint that asks for a credential, and none is configured", want)
     for at, server in enumerate(s.mcp.servers):
         if server.url is not None and (problem := _url_problem(server.url)):
             yield Finding(("mcp", "servers", at, "url"), *problem)
     for at, peer in enumerate(s.a2a.peers):
         if problem := _url_problem(peer.url):
             yield Finding(("a2a", "peers", at, "url"), *problem)
+
+
+def _lacks_credential(s: Settings, endpoint: Endpoint) -> bool:
+    """Whether a provider's own host is to be asked without any credential. Other servers may well need none."""
+    if endpoint.token or s.intelligence.token or any(is_hidden_header(name) for name in s.intelligence.headers):
+        return False
+    return urlsplit(endpoint.url).hostname in HOSTS
 
 
 def _url_problem(url: str) -> tuple[str, str] | None:
@@ -203,12 +213,6 @@ def unsupported(s: Settings) -> Iterator[Finding]:
 
 def _later(s: Settings) -> Iterator[tuple[bool, Path, str]]:
     off = "leave it off"
-    for at, endpoint in enumerate(s.intelligence.endpoints):
-        dialect = s.intelligence.dialect_of(endpoint)
-        place: Path = ("intelligence", "endpoints", at)
-        if endpoint.dialect is None and s.intelligence.dialect is not None:
-            place = ("intelligence", "dialect")
-        yield dialect not in (None, "replay", "fake"), place, f"the dialect {dialect} is to come; use replay or fake"
     tactic = s.intelligence.budget.tactic
     yield tactic in ("slow", "degrade"), ("intelligence", "budget", "tactic"), "use wait, refuse or fail"
     yield s.intelligence.budget.degrade_model is not None, ("intelligence", "budget", "degrade_model"), off

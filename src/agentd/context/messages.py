@@ -142,9 +142,14 @@ def message_of(msg: Msg) -> Message:
 
 def assistant_msg(message: Message, *, ts: int = 0) -> AssistantMsg:
     """A model's answer as it is recorded: blocks other than text, byte for byte, in `opaque`."""
-    calls = tuple(Call(c.id, c.name, c.raw if c.raw is not None else thaw(c.arguments)) for c in message.tool_calls)
+    calls = tuple([_call(call) for call in message.tool_calls])
     blocks: Any = message.to_dict().get("blocks", ()) if message.blocks else ()
     return AssistantMsg(message.content, calls, tuple(blocks), ts)
+
+
+def _call(call: ToolCall) -> Call:
+    arguments = call.raw if call.raw is not None else thaw(call.arguments)
+    return Call(call.id, call.name, arguments, meta=thaw(call.meta) if call.meta else None)
 
 
 def result_text(content: Any) -> str:
@@ -163,12 +168,16 @@ def source(entry: Entry, how: Mark | None = None, known: Known | None = None) ->
 
 
 def _answer(msg: AssistantMsg) -> Message:
-    calls = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in msg.tool_calls]
     if msg.opaque:
         # Blocks first, since only they have the order; text and calls alone where a later release wrote other blocks.
+        calls = [
+            {"id": call.id, "name": call.name, "arguments": call.arguments, "meta": call.meta or {}}
+            for call in msg.tool_calls
+        ]
         with suppress(FormatError, ValueError, TypeError):
             return Message.from_dict({"role": "assistant", "blocks": list(msg.opaque), "tool_calls": calls})
-    return Message("assistant", msg.text, tool_calls=calls)
+    made = [ToolCall(call.id, call.name, call.arguments, meta=call.meta or {}) for call in msg.tool_calls]
+    return Message("assistant", msg.text, tool_calls=made)
 
 
 def _result(msg: ToolMsg, text: str) -> Message:

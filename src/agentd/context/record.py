@@ -63,12 +63,14 @@ Part: TypeAlias = TextPart | DataPart | FilePart | msgspec.Raw
 
 class Call(Struct, frozen=True):
     """A tool call. `arguments`: a JSON object, or the provider's own text. `original`: the provider's id, where it had
-    to be changed to be the only one in its log."""
+    to be changed to be the only one in its log. `meta`: what else came with it and goes back with it, such as a
+    signature."""
 
     id: str = ""
     name: str = ""
     arguments: Any = None
     original: str | None = None
+    meta: dict[str, Any] | None = None
 
 
 # Messages. `ts` is wall-clock milliseconds and orders nothing.

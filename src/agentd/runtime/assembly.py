@@ -9,6 +9,7 @@ from pathlib import Path
 from agentd.config import Settings
 from agentd.context.registry import Contexts
 from agentd.records import Trouble
+from agentkit.core.contracts.hashing import stable_hash
 from agentkit.core.contracts.ports import LLM
 
 from .calls import ModelCalls
@@ -18,7 +19,7 @@ from .inbox import Inbox
 from .kill_points import KillPoints
 from .memory import MemoryStore
 from .models import models_of, open_models
-from .opening import Opened
+from .opening import Opened, scope_of
 from .reducing import Reducer
 from .replayed import SERVER, replayed_tools
 from .requests import Requests
@@ -59,7 +60,7 @@ async def assemble(
     box = ToolBox([*internal_tools(), *tools], settings, sleep=opened.sleep)
     if models.recorded is not None:
         box.set_server(SERVER, replayed_tools(models.recorded))
-    requests = Requests(clock)
+    requests = Requests(clock, repairs=models.repairs, cache_key=_cache_key(settings))
     services: Services
 
     def resident() -> int:
@@ -90,6 +91,11 @@ async def assemble(
         given_skills=tuple(skills),
     )
     return services
+
+
+def _cache_key(settings: Settings) -> str:
+    """One key for all contexts of an instance: they share their prompt and tools. Hashed, as it leaves the house."""
+    return stable_hash([scope_of(settings).key(), settings.agent.name])[:32]
 
 
 def _told(events: Events, trouble: Trouble) -> None:

@@ -1,45 +1,22 @@
-"""What opens an endpoint of the settings: one opener per dialect. Touches the files that an endpoint names.
-
-The dialects of providers are opened here as well once their adapters are there.
-"""
+"""What opens an endpoint of the settings: one opener per dialect. Touches the files that an endpoint names."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-from agentd.config import Settings
 from agentd.config.document import MAX_BYTES, read_text
 from agentd.config.merge import plain
-from agentd.config.thinking import Endpoint
 from agentkit.core.contracts.errors import FormatError
 from agentkit.core.contracts.ports import LLM
 from agentkit.models.adapters.replay import ReplayLLM
 from agentkit.models.testing import Received, Script, ScriptedLLM
 from agentkit.transcripts import load
 
-
-@dataclass(frozen=True)
-class Where:
-    """An endpoint to open. `folder`: what a relative file name is relative to; None: where the process was started."""
-
-    url: str
-    folder: Path | None
-    settings: Settings
-    endpoint: Endpoint
-
-    @property
-    def file(self) -> Path:
-        """The file that a URL such as `replay:chat.jsonl` names."""
-        scheme, colon, rest = self.url.partition(":")
-        name = rest if colon and scheme in ("replay", "fake") else self.url
-        return (self.folder or Path()) / name
-
-
-Opener: TypeAlias = Callable[[Where], LLM]
+from .endpoints import Opener, Where
+from .providers import open_anthropic, open_gemini, open_openai
 
 
 def open_replay(where: Where) -> LLM:
@@ -86,4 +63,10 @@ class RequestLog:
             file.write(json.dumps(told) + "\n")
 
 
-DIALECTS: Mapping[str, Opener] = {"replay": open_replay, "fake": open_fake}
+DIALECTS: Mapping[str, Opener] = {
+    "anthropic": open_anthropic,
+    "gemini": open_gemini,
+    "openai": open_openai,
+    "replay": open_replay,
+    "fake": open_fake,
+}

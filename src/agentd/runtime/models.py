@@ -23,9 +23,11 @@ from agentd.records.watch import Watch
 from agentkit.core.contracts.errors import TransientError
 from agentkit.core.contracts.ports import LLM
 from agentkit.core.contracts.requests import ChatRequest, Delta, LLMResult
+from agentkit.core.contracts.validity import repair
 from agentkit.models.adapters.replay import RecordedTools, ReplayLLM
 
-from .dialects import DIALECTS, Opener, Where
+from .dialects import DIALECTS
+from .endpoints import Opener, Where
 
 log = logging.getLogger("agentd")
 
@@ -94,7 +96,8 @@ class Failure:
 @dataclass
 class Endpoint:
     """One place where a model is asked. `name`: how it is called in messages; `llm`: what asks there. `must_finish`:
-    an answer without a finish reason was cut off; models of a user's own need not give one."""
+    an answer without a finish reason was cut off; models of a user's own need not give one. `repairs`: it makes of any
+    transcript what its provider takes, as adapters do; all others are given a view that every provider takes."""
 
     name: str
     model: str
@@ -103,6 +106,10 @@ class Endpoint:
     answered: int = 0
     failed: int = 0
     rests_until: float = float("-inf")
+
+    @property
+    def repairs(self) -> bool:
+        return bool(getattr(self.llm, "repairs", False))
 
 
 class Models:
@@ -137,6 +144,11 @@ class Models:
         self._watch = Watch(timeout, "the model gave no answer in time")
         self._sleep, self._random, self._clock = sleep, random, clock
         self._told = _logged if told is None else told
+
+    @property
+    def repairs(self) -> bool:
+        """Whether requests are to be handed over as they are laid out, unrepaired."""
+        return any(endpoint.repairs for endpoint in self.endpoints)
 
     @property
     def recorded(self) -> RecordedTools | None:
@@ -208,6 +220,9 @@ class Models:
         """The request with the endpoint's own model, unless it asks for a certain other one."""
         model = endpoint.model if request.model in (None, self._default_model) else request.model
         output = self._max_output if request.max_tokens is None else request.max_tokens
+        if self.repairs and not endpoint.repairs:  # beside others that do: rare, so repaired as a whole each time
+            view = repair(request.messages, prefix=request.prefix_length).messages
+            request = replace(request, messages=view, cache_hint=None, prefix=None)
         if model == request.model and output == request.max_tokens:
             return request
         return replace(request, model=model, max_tokens=output)

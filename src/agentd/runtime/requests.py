@@ -80,10 +80,19 @@ class Terms:
 
 
 class Requests:
-    """Builds the requests of one instance."""
+    """Builds the requests of one instance. `repairs`: who gets them sees to it that the transcript is valid for its
+    provider, and puts the marks where they belong then; `cache_key`: what providers tell its requests by."""
 
-    def __init__(self, clock: Callable[[], int], counter: SyncTokenCounter | None = None) -> None:
-        self._clock = clock
+    def __init__(
+        self,
+        clock: Callable[[], int],
+        counter: SyncTokenCounter | None = None,
+        *,
+        repairs: bool = False,
+        cache_key: str = "",
+    ) -> None:
+        self._clock, self._repairs = clock, repairs
+        self._options = {"cache_key": cache_key} if cache_key else {}
         self._counter = counter or CharClassTokenCounter()
         self.learned: dict[str, int] = {}
         """Windows that providers named when they refused a request, by model."""
@@ -153,15 +162,19 @@ class Requests:
         layout = self._layout(shown, standing, closing)
         asked = self._asked.get(held.id)
         marks = layout.breakpoints(previous=asked[1] if asked is not None else None)
-        view = self._views.setdefault(held.id, GrowingView())
+        messages = tuple(layout.messages())
+        if not self._repairs:
+            view = self._views.get(held.id) or self._views.setdefault(held.id, GrowingView())
+            messages, marks = view.messages(messages, prefix=1), ()  # places are those of the layout
         request = ChatRequest(
-            view.messages(tuple(layout.messages()), prefix=1),
+            messages,
             settings.intelligence.model,
             standing.tools or None,
             max_tokens=situation.conditions.fixed.output,
             temperature=None,
-            cache_hint=marks,
+            cache_hint=marks or True,
             prefix=1,
+            options=self._options,
         )
         last = next((one.n for one in reversed(shown) if one.n is not None), 0)
         return Prepared(request, size, layout, last, situation.conditions.fixed.volatile)

@@ -86,6 +86,9 @@ class AnthropicLLM:
     Raises the errors of `failures`; a stream that is cut off raises TransientError, and nothing of it is to be kept.
     """
 
+    repairs = True
+    """Any transcript may be handed over: what is sent of it is valid for the provider."""
+
     def __init__(
         self,
         client: Any,

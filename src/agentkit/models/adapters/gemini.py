@@ -67,6 +67,9 @@ class GeminiLLM:
     TransientError, and nothing of it is to be kept.
     """
 
+    repairs = True
+    """Any transcript may be handed over: what is sent of it is valid for the provider."""
+
     def __init__(
         self,
         client: Any,

@@ -60,6 +60,9 @@ class OpenAIResponsesLLM:
     raises TransientError, and nothing of it is to be kept.
     """
 
+    repairs = True
+    """Any transcript may be handed over: what is sent of it is valid for the provider."""
+
     def __init__(
         self,
         client: Any,
