@@ -29,14 +29,16 @@ from .media import UNSENT, data_uri, is_link
 @dataclass(frozen=True)
 class ItemForm:
     """How items are spelled. `parts`: as in chat completions. `stored`: the provider keeps answers, so that reasoning
-    may go back by its id alone; else reasoning without its encrypted content stays out, since nobody could read it."""
+    may go back by its id alone; else reasoning without its encrypted content stays out, since nobody could read it.
+    `typed`: a text of another model has the whole form of a message too, which other endpoints demand."""
 
     parts: bool = False
     stored: bool = False
+    typed: bool = False
 
     @cached_property
     def slot(self) -> str:
-        return f"_items_{self.parts}_{self.stored}"
+        return f"_items_{self.parts}_{self.stored}_{self.typed}"
 
 
 PLAIN = ItemForm()
@@ -159,7 +161,7 @@ def _reply(message: Message, form: ItemForm) -> list[dict[str, Any]]:
     def flush() -> None:
         nonlocal about, parts
         if parts:
-            items.append(_said(about, parts))
+            items.append(_said(about, parts, form.typed))
         about, parts = None, []
 
     for entry in message.ordered:
@@ -190,9 +192,9 @@ def _reply(message: Message, form: ItemForm) -> list[dict[str, Any]]:
     return _with_led([_nameless(item) for item in items] if hidden else items)
 
 
-def _said(about: Mapping[str, Any] | None, parts: list[dict[str, Any]]) -> dict[str, Any]:
+def _said(about: Mapping[str, Any] | None, parts: list[dict[str, Any]], typed: bool) -> dict[str, Any]:
     if about is None:
-        if all(part.keys() == {"type", "text"} for part in parts):
+        if not typed and all(part.keys() == {"type", "text"} for part in parts):
             return {"role": "assistant", "content": "".join([part["text"] for part in parts])}
         about = {"type": "message"}
         parts = [{"annotations": [], **p} if p.get("type") == "output_text" else p for p in parts]
