@@ -227,6 +227,18 @@ async def test_unknown_and_foreign_runs_are_the_same() -> None:
         await shared.run("go", run_of(InMemoryStore(), ASKS, scope=Scope("other"), correlation_id="new"))
 
 
+async def test_two_tenants_may_use_one_run_id() -> None:
+    """T1."""
+    store = InMemoryStore()
+    for tenant in ("one", "two"):
+        turn = calls(("1", "delete", {"path": tenant}))
+        assert (await worker().run("go", run_of(store, turn, scope=Scope(tenant)))).suspended is not None
+    await worker().resume("test-run", {"1": "approve"}, run_of(store, "done", scope=Scope("two")))
+    assert ran == [("delete", "two", False)]
+    await worker().resume("test-run", {"1": "approve"}, run_of(store, "done", scope=Scope("one")))
+    assert ran[1:] == [("delete", "one", False)]
+
+
 async def test_passed_context_is_filled_in_place() -> None:
     store = InMemoryStore()
     wc = WorkingContext(scratchpad={"note": [1]})
