@@ -175,6 +175,15 @@ async def test_structured_answer_is_parsed() -> None:
         assert (await llm.chat(asking(Message("user", "{}")))).parsed is None
 
 
+async def test_endpoint_without_schemas_is_asked_for_json_and_the_answer_says_so() -> None:
+    wire = Wire(completion({"content": "{}"}))
+    llm = OpenAIChatLLM(wire.openai(), model="deepseek-v4-flash", provider="deepseek")
+    result = await llm.chat(asking(HI, response_format={"type": "object"}))
+    assert wire.bodies[0]["response_format"] == {"type": "json_object"}
+    assert result.meta["dropped"] == ("response_format",)
+    assert result.parsed == {}
+
+
 # Faults
 
 
