@@ -431,6 +431,21 @@ async def test_thinking_among_the_parts_of_mistral() -> None:
     assert whole.blocks == streamed.blocks == (ThinkingBlock("hm"), TextBlock("x"))
 
 
+def test_ids_of_other_models_are_short_enough_for_mistral() -> None:
+    """P9: the pair stays a pair, the same one each time; its own ids stay as they are."""
+    calls = [ToolCall("toolu_01WQTgms8WseEcBf9bXFjfJN", "look"), ToolCall("abcDEF123", "look")]
+    results = [Message("tool", "x", "look", call.id) for call in calls]
+    request = asking(HI, Message("assistant", "", tool_calls=calls), *results)
+    sent, again = [
+        OpenAIChatLLM(Wire({}).openai(), model="m", provider="mistral").body(request)["messages"] for _ in range(2)
+    ]
+    ids = [call["id"] for call in sent[1]["tool_calls"]]
+    assert [message["tool_call_id"] for message in sent[2:]] == ids
+    assert [len(one) for one in ids] == [9, 9]
+    assert ids[1] == "abcDEF123"
+    assert sent == again
+
+
 async def test_tools_of_the_provider_stand_behind_ones_own_and_strict_is_said() -> None:
     """K2."""
     wire = Wire(completion({"content": "x"}))

@@ -47,8 +47,8 @@ class Dialect:
     `usage`: its wire of `read_usage`; `limit`: the field for the longest answer; `system`: the role of standing text,
     None for what the model is used to; `cache_key`: the field for the key that keeps requests on one server, None
     without one; `thinking`: the field in which a turn's reasoning goes back; `details`: whether `reasoning_details` do;
-    `names`: speakers are named; `echo`: what came beside a call goes back with it; `stream_usage`: a stream reports
-    usage only where it is asked to; `schemas`: answers can be held to a JSON Schema, not just to JSON; `marks`: whose
+    `names`: speakers are named; `echo`: what came beside a call goes back with it; `short_ids`: ids of calls are nine
+    letters and digits; `stream_usage`: a stream reports usage only where it is asked to; `schemas`: answers can be held to a JSON Schema, not just to JSON; `marks`: whose
     rules of prompt-cache marks hold, None for no marks; `refuses`: options that have no field there.
     """
 
@@ -60,6 +60,7 @@ class Dialect:
     details: bool = False
     names: bool = True
     echo: bool = False
+    short_ids: bool = False
     stream_usage: bool = True
     schemas: bool = True
     marks: str | None = None
@@ -73,7 +74,7 @@ DIALECTS: Mapping[str, Dialect] = {
     "azure": replace(OPENAI, marks=None),
     "deepseek": Dialect("deepseek", thinking="reasoning_content", schemas=False, refuses=frozenset({"betas"})),
     "xai": Dialect("xai", limit="max_completion_tokens", cache_key="prompt_cache_key"),
-    "mistral": Dialect(cache_key="prompt_cache_key", names=False, stream_usage=False),
+    "mistral": Dialect(cache_key="prompt_cache_key", names=False, short_ids=True, stream_usage=False),
     "openrouter": Dialect("openrouter", cache_key="prompt_cache_key", details=True, echo=True, marks="openrouter"),
     "groq": Dialect(limit="max_completion_tokens"),
     "vllm": Dialect(thinking="reasoning"),
@@ -191,7 +192,9 @@ class OpenAIChatLLM:
         dialect = self.dialect
         standing = dialect.system or ("developer" if marks.reasons(model) else None)
         details = self.provider if dialect.details else None
-        form = wire.ChatForm(rules is not None, standing, dialect.thinking, details, dialect.names, dialect.echo)
+        form = wire.ChatForm(
+            rules is not None, standing, dialect.thinking, details, dialect.names, dialect.echo, dialect.short_ids
+        )
         messages = [derived(message, form.slot, lambda m: wire.render_message(m, form)) for message in view.messages]
         if rules is not None:
             for place, mark in marks.mark_places(request, view, rules).items():
