@@ -48,8 +48,9 @@ class Dialect:
     None for what the model is used to; `cache_key`: the field for the key that keeps requests on one server, None
     without one; `thinking`: the field in which a turn's reasoning goes back; `details`: whether `reasoning_details` do;
     `names`: speakers are named; `echo`: what came beside a call goes back with it; `short_ids`: ids of calls are nine
-    letters and digits; `stream_usage`: a stream reports usage only where it is asked to; `schemas`: answers can be held to a JSON Schema, not just to JSON; `marks`: whose
-    rules of prompt-cache marks hold, None for no marks; `refuses`: options that have no field there.
+    letters and digits; `stream_usage`: a stream reports usage only where it is asked to; `schemas`: answers can be held
+    to a JSON Schema, not just to JSON; `marks`: whose rules of prompt-cache marks hold, None for no marks; `refuses`:
+    options that have no field there.
     """
 
     usage: str = "openai_chat"
