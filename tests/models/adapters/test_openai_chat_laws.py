@@ -18,7 +18,7 @@ from agentkit.core.contracts.validity import check
 from agentkit.models.adapters.gemini import GeminiLLM
 from agentkit.models.adapters.openai_chat import OpenAIChatLLM
 from agentkit.models.adapters.openai_responses import OpenAIResponsesLLM
-from agentkit.models.catalog.abilities import abilities
+from agentkit.models.catalog.abilities import abilities_of
 from agentkit.models.testing.provider import chat_checks, gemini_checks, responses_checks
 from agentkit.models.testing.provider.shapes import Desk, Seal
 from agentkit.models.wire import gemini, openai_chat, openai_responses
@@ -59,7 +59,7 @@ sides = pytest.mark.parametrize("side", SIDES.values(), ids=SIDES)
 
 
 def desk() -> Desk:
-    return Desk(Blind(b"k"), len, 8, lambda model: None, None, 0, abilities)
+    return Desk(Blind(b"k"), len, 8, lambda model: None, None, 0, abilities_of)
 
 
 def sent(llm: Any, request: ChatRequest) -> Any:

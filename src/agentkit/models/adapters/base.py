@@ -18,7 +18,7 @@ from agentkit.core.contracts.messages import Message, derived
 from agentkit.core.contracts.offers import Breakpoint, ToolSchema
 from agentkit.core.contracts.requests import ChatRequest, Delta, LLMResult, assemble_deltas
 from agentkit.core.contracts.validity import GrowingView, Repaired, Rules, require_request
-from agentkit.models.catalog.abilities import abilities
+from agentkit.models.catalog.abilities import abilities_of
 
 VIEWS = 32
 """Conversations whose views an adapter keeps at hand; any other is repaired as a whole, which costs time alone."""
@@ -225,7 +225,7 @@ def settings_of(request: ChatRequest, model: str) -> Settings:
     values: dict[str, Any] = thaw(request.options)
     if request.temperature is not None:
         values.setdefault("temperature", request.temperature)
-    dropped = abilities(model).refused(values)
+    dropped = abilities_of(model).refused(values)
     for name in dropped:
         del values[name]
     return Settings(values, dropped)
