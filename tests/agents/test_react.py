@@ -235,6 +235,18 @@ async def test_stop_conditions_are_copied_for_each_run() -> None:
     assert condition.seen == 0
 
 
+async def test_failing_stop_condition_answers_every_call_too() -> None:
+    def bad(step: Step) -> str | None:
+        raise ZeroDivisionError
+
+    worker, llm = agent(calls(("1", "write", {"text": "x"})), stop=bad)
+    wc = WorkingContext()
+    with pytest.raises(ZeroDivisionError):
+        await worker.run("go", make_test_ctx(llm=llm), context=wc)
+    assert wc.messages[-1].content == "This call was not run: the run failed (ZeroDivisionError)."
+    assert check(wc.messages) == ()
+
+
 async def test_cancelled_run_answers_every_call_and_stays_cancelled() -> None:
     """W9, P4."""
     started = asyncio.Event()
