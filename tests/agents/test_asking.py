@@ -353,3 +353,21 @@ async def test_failing_compactor_breaks_no_run() -> None:
     del raised[0]
     with pytest.raises(MeterExceeded):
         await agent.run("go", ctx)
+
+
+async def test_builders_compactor_counts_in_the_providers_tokens() -> None:
+    """N5: what the trigger is decided on is what the provider reported."""
+    sizes: list[int] = []
+
+    class Watching:
+        async def compact(self, messages: Sequence[Message], ctx: Ctx, /, *, counter: Any = None) -> Sequence[Message]:
+            sizes.append(await counter.estimate(messages))
+            return messages
+
+    wc, llm = history(3), FakeLLM("x", usage=Usage(3_000, 5))
+    agent = Agent("a", request_builder=RequestBuilder("p", compactor=Watching()))
+    for _ in range(2):
+        await agent.run("go", make_test_ctx(llm=llm), context=wc)
+    before = CharClassTokenCounter().measure(history(3).messages)
+    assert sizes[0] == pytest.approx(before, rel=0.02)
+    assert sizes[1] == pytest.approx(3_000, rel=0.02)

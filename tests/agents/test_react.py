@@ -26,7 +26,7 @@ from agentkit.core.contracts.messages import marked
 from agentkit.core.contracts.ports import Ctx
 from agentkit.core.contracts.types import ImageBlock, LLMResult, Message, ToolCall, Usage
 from agentkit.core.contracts.validity import check
-from agentkit.core.runtime import RunContext
+from agentkit.core.runtime import Budget, RunContext
 from agentkit.core.testing import FakeLLM, make_test_ctx
 from agentkit.state.context import WorkingContext
 
@@ -235,6 +235,18 @@ async def test_stop_conditions_are_copied_for_each_run() -> None:
     assert condition.seen == 0
 
 
+async def test_failing_stop_condition_answers_every_call_too() -> None:
+    def bad(step: Step) -> str | None:
+        raise ZeroDivisionError
+
+    worker, llm = agent(calls(("1", "write", {"text": "x"})), stop=bad)
+    wc = WorkingContext()
+    with pytest.raises(ZeroDivisionError):
+        await worker.run("go", make_test_ctx(llm=llm), context=wc)
+    assert wc.messages[-1].content == "This call was not run: the run failed (ZeroDivisionError)."
+    assert check(wc.messages) == ()
+
+
 async def test_cancelled_run_answers_every_call_and_stays_cancelled() -> None:
     """W9, P4."""
     started = asyncio.Event()
@@ -395,3 +407,31 @@ async def test_late_result_of_an_interim_one() -> None:
         deliver_result(wc, "1", "again")
     with pytest.raises(LookupError):
         deliver_result(wc, "2", "x")
+
+
+@pytest.mark.parametrize("permits", [1, 2, 8])
+async def test_agents_inside_tools_of_agents_finish_with_any_number_of_permits(permits: int) -> None:
+    """Only leaf work holds a permit: eight agents, each with a tool that asks another agent."""
+    inner = Agent("inner", cognition=ReActCognition([look]))
+
+    @tool(side_effecting=False)
+    async def ask(task: str, ctx: RunContext) -> str:
+        return (await inner.run(task, ctx.child())).output
+
+    outer = Agent("outer", cognition=ReActCognition([ask]))
+
+    def answer(system: str, user: str, model: str | None) -> Any:
+        seen = [message.role for message in llm.requests[-1].messages]
+        if "tool" in seen:
+            return f"{user} done"
+        name = "look" if user.startswith("sub") else "ask"
+        arguments = [{"what": "x"}] if name == "look" else [{"task": f"sub {n}"} for n in range(2)]
+        return calls(*[(f"c{n}", name, given) for n, given in enumerate(arguments)])
+
+    llm = FakeLLM(answer)
+    budget = Budget(max_concurrency=permits)
+    runs = [outer.run(f"task {n}", make_test_ctx(llm=llm, budget=budget)) for n in range(8)]
+    results = await asyncio.wait_for(asyncio.gather(*runs), 20)
+    assert [result.output for result in results] == [f"task {n} done" for n in range(8)]
+    assert budget.calls == llm.calls == 8 * (2 + 2 * 2)
+    assert budget.spent.cost_usd == pytest.approx(8 * (3 * 0.0001 + 3 * 0.0001))

@@ -16,13 +16,13 @@ import pytest
 
 from agentkit.agents import Agent, AgentResult, ReActCognition, Suspended, store_checkpointer, tool
 from agentkit.agents.loop import Loop, LoopLimits, Round
-from agentkit.core.contracts.errors import InvalidDecisionError, MeterExceeded, RunSuspendedError, ScopeError
+from agentkit.core.contracts.errors import Conflict, InvalidDecisionError, MeterExceeded, RunSuspendedError, ScopeError
 from agentkit.core.contracts.messages import marked
 from agentkit.core.contracts.ports import Store
 from agentkit.core.contracts.types import LLMResult, Message, Scope, ToolCall, Usage
 from agentkit.core.contracts.validity import check
 from agentkit.core.runtime import Budget, RunContext
-from agentkit.core.testing import FakeLLM, make_test_ctx
+from agentkit.core.testing import FakeLLM, FaultyStore, make_test_ctx
 from agentkit.state.context import PrefixContext, WorkingContext
 from agentkit.state.persistence import Checkpointer, StoreCheckpoints
 from agentkit.state.stores import InMemoryStore, SQLiteStore
@@ -192,6 +192,20 @@ async def test_approval_without_checkpoints_is_refused_at_once() -> None:
         await worker().run("go", make_test_ctx(llm=llm))
 
 
+async def test_two_who_take_up_one_run_run_it_once() -> None:
+    """W1: whoever is second gets a conflict before any tool of his runs."""
+    store = FaultyStore(InMemoryStore())
+    await suspended(store, calls(("1", "delete", {"path": "a"})))
+    gate = store.delay(of="commit")
+    slow = asyncio.create_task(worker().resume("test-run", {"1": "approve"}, run_of(store, "done")))
+    await gate.reached()
+    assert (await worker().resume("test-run", {"1": "approve"}, run_of(store, "done"))).output == "done"
+    gate.open()
+    with pytest.raises(Conflict):
+        await slow
+    assert ran == [("delete", "a", False)]
+
+
 async def test_checkpointer_of_the_services_is_used() -> None:
     kept = Checkpointer(StoreCheckpoints(InMemoryStore(), Scope("test")))
     agent = Agent("a", cognition=ReActCognition([look, delete]))
@@ -225,6 +239,18 @@ async def test_unknown_and_foreign_runs_are_the_same() -> None:
         await shared.resume("test-run", {}, run_of(store, scope=Scope("other")))
     with pytest.raises(ScopeError):
         await shared.run("go", run_of(InMemoryStore(), ASKS, scope=Scope("other"), correlation_id="new"))
+
+
+async def test_two_tenants_may_use_one_run_id() -> None:
+    """T1."""
+    store = InMemoryStore()
+    for tenant in ("one", "two"):
+        turn = calls(("1", "delete", {"path": tenant}))
+        assert (await worker().run("go", run_of(store, turn, scope=Scope(tenant)))).suspended is not None
+    await worker().resume("test-run", {"1": "approve"}, run_of(store, "done", scope=Scope("two")))
+    assert ran == [("delete", "two", False)]
+    await worker().resume("test-run", {"1": "approve"}, run_of(store, "done", scope=Scope("one")))
+    assert ran[1:] == [("delete", "one", False)]
 
 
 async def test_passed_context_is_filled_in_place() -> None:
@@ -338,7 +364,7 @@ CHILD = """
 import asyncio, os, signal, sys, json
 from agentkit.agents import Agent, ReActCognition, store_checkpointer, tool
 from agentkit.core.contracts.types import LLMResult, ToolCall, Usage
-from agentkit.core.testing import FakeLLM, make_test_ctx
+from agentkit.core.testing import FakeLLM, FaultyStore, make_test_ctx
 from agentkit.state.stores import SQLiteStore
 
 path, log, resume = sys.argv[1], sys.argv[2], sys.argv[3:]

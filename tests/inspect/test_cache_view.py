@@ -303,6 +303,25 @@ def test_the_same_conversation_gives_the_same_view() -> None:
     assert view(coding()) == view(coding())
 
 
+def test_the_pause_is_bounded_by_what_stands_between_two_known_times() -> None:
+    """Both requests in between read all that was left, so each came within five minutes of the one before: what they
+    leave of two hours is the least that the last pause can have been."""
+    made = broken()
+    history = list(made.history)
+    for at, time in ((2, "2026-03-01T08:00:00Z"), (8, "2026-03-01T10:00:00Z")):
+        history[at] = replace(history[at], meta={"time": time})
+    copied = tuple(replace(one, time="2026-03-01T12:00:00Z") for one in made.responses)
+    reads = (0, 30_000, 30_200, 30_400, 0, 30_800)
+    sizes = zip(reads, (30_000, 200, 200, 200, 30_800, 200), copied, strict=True)
+    responses = tuple(replace(one, reading=billed_by(read, write)) for read, write, one in sizes)
+    context = replace(transcript(history, responses), history=tuple(history))
+    row = view(context).requests[4]
+    assert (row.reason, row.detail) == ("expired", "at least 6,600 s after the request before")
+    early = replace(history[8], meta={"time": "2026-03-01T08:12:00Z"})
+    close = [*history[:8], early, *history[9:]]
+    assert view(transcript(close, responses)).requests[4].reason == "unexplained"
+
+
 def test_prices_of_the_time_hold() -> None:
     """A request is priced at its own date in every way to send it."""
     found = view(broken(model="claude-sonnet-5-5"))

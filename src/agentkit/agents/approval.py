@@ -9,11 +9,18 @@ from typing import Any
 from agentkit.core.contracts.errors import InvalidDecisionError
 from agentkit.core.contracts.jsontext import json_text, parse_object
 from agentkit.core.contracts.messages import ToolCall
+from agentkit.core.contracts.ports import Ctx
 
 from .tools import Tool, Toolbox
 
 APPROVE, REJECT = "approve", "reject"
 REJECTED = "The user rejected this call. It was not run."
+
+
+def autonomy_of(ctx: Ctx) -> str:
+    """How freely tools run: that of a RunContext; a bare Ctx asks nobody."""
+    found: str = getattr(ctx, "autonomy", "auto")
+    return found
 
 
 def needs_approval(tool: Tool, autonomy: str) -> bool:

@@ -79,7 +79,9 @@ class Asking:
     async def _request(self, built: BuiltRequest, *, goes_on: bool) -> tuple[ChatRequest, dict[str, Any]]:
         plan, wc = self.plan, self.wc
         closing = await plan.closing_block(wc, self.ctx)
-        self._layout = None if built.layout is None else wc.segments(tools=self.tools, volatile=closing)
+        self._layout = built.layout
+        if built.layout is not None and (self.tools or closing):
+            self._layout = wc.segments(tools=self.tools, volatile=closing)
         messages = (*built.messages, *closing) if self._layout is None else tuple(self._layout.messages())
 
         def marks(layout: Layout | None) -> Any:

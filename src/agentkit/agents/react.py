@@ -14,7 +14,7 @@ from agentkit.core.contracts.ports import Ctx
 from agentkit.core.contracts.requests import LLMResult, StreamEvent
 from agentkit.state.context import WorkingContext
 
-from .approval import Decision, decide, gated, needs_approval
+from .approval import Decision, autonomy_of, decide, gated, needs_approval
 from .asking import Asking
 from .loop import End, EndState, Loop, LoopLimits, Round
 from .plan import UNREADABLE, Plan, reflection
@@ -77,7 +77,7 @@ class ReActCognition:
         found = await record.find()
         progress = found.progress
         decided = decide(decisions, progress.pending, self.tools)
-        found.fill(wc, ctx)
+        found.fill(wc)
         restore_budget(ctx, run_id, progress)
         run = ToolRun(self, plan, ctx, wc, progress, record)
         events = run.already_over(found.end) if found.end is not None else run.take_up(decided)
@@ -86,7 +86,7 @@ class ReActCognition:
                 yield event
 
     def _require_no_approval(self, ctx: Ctx) -> None:
-        autonomy = getattr(ctx, "autonomy", "auto")
+        autonomy = autonomy_of(ctx)
         for tool in self.tools:
             if needs_approval(tool, autonomy):
                 raise ValueError(
@@ -118,6 +118,7 @@ class ToolRun:
         self._asking.prompt_version = progress.prompt_version
         self._stops = copies(cognition.stop)
         self._ended: End | None = None
+        self._stop: str | None = None
         self._rounds = Rounds(cognition.tools, ctx, wc, plan.hooks, progress, record)
         together = cognition.parallel == "all"
         self._loop = Loop(
@@ -141,17 +142,18 @@ class ToolRun:
                 async for event in events:
                     yield event
             task = ""
-            step, reason = self._take_answer()
+            step = self._take_answer()
             if isinstance(step, End):
+                self._reason()  # conditions that count see every answer
                 result = self._read(step)
                 if result is None:
                     yield StreamEvent("step", data={"repair": self._progress.repairs})
                 continue
-            async with aclosing(self._round(step, reason)) as events:
+            async with aclosing(self._round(step)) as events:
                 async for event in events:
                     yield event
-            if reason is not None:
-                result = self._stopped(reason)
+            if self._stop is not None:
+                result = self._stopped(self._stop)
             elif self._progress.pending:
                 async for event in self._wait():
                     yield event
@@ -186,31 +188,37 @@ class ToolRun:
 
     # One answer, one round
 
-    def _take_answer(self) -> tuple[Round | End, str | None]:
+    def _take_answer(self) -> Round | End:
         asking, progress = self._asking, self._progress
         step = self._loop.answer(asking.message, asking.result.usage)
         progress.usage, progress.calls, progress.steps = asking.usage, asking.calls, self._loop.steps
         progress.prompt_version, progress.text = asking.prompt_version, asking.text
         if isinstance(step, Round):
             progress.open, progress.round = step.calls, step.number
-        return step, first_reason(self._stops, Step(self._loop.steps, asking.message, asking.usage))
+        return step
 
-    async def _round(
-        self, step: Round, stopped: str | None = None, *, again: bool = False
-    ) -> AsyncGenerator[StreamEvent, None]:
+    def _reason(self) -> str | None:
+        """Why to stop at the latest answer."""
+        return first_reason(self._stops, Step(self._loop.steps, self._asking.message, self._asking.usage))
+
+    async def _round(self, step: Round, *, again: bool = False) -> AsyncGenerator[StreamEvent, None]:
         """Tell the calls of an answer and run them, unless the run stops here or they wait for approval. `again`: an
         earlier life did the telling. Whatever ends it in the middle, every call has a result in the context then."""
         progress, rounds = self._progress, self._rounds
         try:
             if not again:
+                self._stop = self._reason()
                 for call in step.calls:
                     yield StreamEvent("tool_call", call.name, call)
-                if stopped is not None:
-                    rounds.close(f"the run stopped ({stopped})", not_begun=True)
+                if self._stop is not None:
+                    rounds.close(f"the run stopped ({self._stop})", not_begun=True)
                     return
-                autonomy = getattr(self._ctx, "autonomy", "auto")
-                progress.pending = gated(step.calls, self._cognition.tools, autonomy)
-                if progress.pending and self._record is not None:
+                progress.pending = gated(step.calls, self._cognition.tools, autonomy_of(self._ctx))
+                if progress.pending:
+                    if self._record is None:
+                        raise RuntimeError(
+                            f"{progress.pending[0].name} waits for approval, and there is no checkpointer"
+                        )
                     await self._record.save(self._wc, progress, "suspended")
                     return
             async with aclosing(rounds.run(together=step.together)) as events:

@@ -158,9 +158,8 @@ class Found:
     status: str
     end: Mapping[str, Any] | None
 
-    def fill(self, wc: WorkingContext, ctx: Ctx) -> None:
-        """Put what the run knew into `wc`, in place of what is there, and bill the run's budget for what it has spent,
-        unless that budget is the one it was spent from."""
+    def fill(self, wc: WorkingContext) -> None:
+        """Put what the run knew into `wc`, in place of what is there."""
         saved = self.context
         if list(wc.messages) != saved.messages:
             wc.clear_messages()

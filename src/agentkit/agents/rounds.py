@@ -28,7 +28,7 @@ NOT_RUN = "This call was not run: {}."
 
 class Rounds:
     """Runs the calls that `progress` has open. `results` are there when a round is over; after a failure or a
-    cancellation `settle` gives every call one."""
+    cancellation `close` gives every call one."""
 
     def __init__(
         self, tools: Toolbox, ctx: Ctx, wc: WorkingContext, hooks: Hooks, progress: Progress, record: RunRecord | None
@@ -147,6 +147,7 @@ class Rounds:
                 progress.results[call.id] = error_result(
                     call, UNKNOWN.format("the process ended in the middle of it"), synthetic=True
                 )
+                self._ctx.emit("tool.unknown", tool=call.name, call=call.id)
 
     async def _save(self) -> None:
         if self._record is not None:

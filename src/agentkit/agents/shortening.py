@@ -6,15 +6,13 @@ request that turned out too large.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from operator import is_
 
-from agentkit.core.contracts.counting import TokenCounter
 from agentkit.core.contracts.errors import AgentKitError, Conflict, MeterExceeded
-from agentkit.core.contracts.messages import Message
 from agentkit.core.contracts.ports import Compactor, Ctx
 from agentkit.core.contracts.tokens import measure
+from agentkit.core.policies.compacting import HIGHEST_SCALE, LOWEST_SCALE, Scaled
 from agentkit.state.context import WorkingContext
 
 from .hooks import CompactionWatch, Hooks
@@ -23,29 +21,17 @@ LARGEST_SCALE = 64.0
 """How much larger than it is counted a transcript is shown to a compactor that sees no reason to shorten it."""
 
 
-@dataclass(frozen=True)
-class Scaled:
-    """A counter whose figures are another's times `factor`."""
-
-    counter: TokenCounter
-    factor: float
-
-    def measure(self, messages: Sequence[Message], /) -> int:
-        return round(self.factor * measure(messages, self.counter))
-
-    async def estimate(self, messages: Sequence[Message], /) -> int:
-        return self.measure(messages)
-
-
 async def shorten(
     wc: WorkingContext, compactor: Compactor, ctx: Ctx, hooks: Hooks | None = None, *, factor: float = 1.0
 ) -> bool:
-    """Whether the compactor shortened the tail. `factor`: how much larger than counted the tail is.
+    """Whether the compactor shortened the tail. It counts in the provider's tokens, as far as these are known; `factor`
+    makes the tail that much larger still.
 
     What arrived while it worked stays. When somebody else rewrote the context meanwhile, theirs counts.
     """
     tail, version = tuple(wc.messages), wc.version
-    counter = wc.token_counter if factor == 1.0 else Scaled(wc.token_counter, factor)
+    scale = factor * providers_scale(wc)
+    counter = wc.token_counter if scale == 1.0 else Scaled(wc.token_counter, scale)
     try:
         left = await compactor.compact(tail, ctx, counter=counter)
     except MeterExceeded:
@@ -64,6 +50,15 @@ async def shorten(
     ctx.emit("compaction.done", messages=len(tail), left=len(left), tokens=before, tokens_left=wc.count().tokens)
     await watch.after_rewrite(wc, ctx)
     return True
+
+
+def providers_scale(wc: WorkingContext) -> float:
+    """How many of the provider's tokens one of the tail's estimated tokens is; 1.0 before it has reported any."""
+    count, in_tail = wc.count(), measure(wc.messages, wc.token_counter)
+    if count.source != "provider" or wc.sent is None or not in_tail:
+        return 1.0
+    standing = wc.sent.segment("frozen").tokens
+    return min(max((count.tokens - standing) / in_tail, LOWEST_SCALE), HIGHEST_SCALE)
 
 
 async def shorten_to_fit(

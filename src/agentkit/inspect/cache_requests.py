@@ -204,10 +204,10 @@ class Sizes:
         return self.counter.settle(first, second)
 
 
-def as_sent(sent: Sent, sizes: Sizes, model: str, rules: CacheRules) -> Prompt:
+def as_sent(sent: Sent, sizes: Sizes, model: str, rules: CacheRules, ttl: str) -> Prompt:
     """The request as the client sent it. Where it put its marks is not recorded: one at the end stands for them."""
-    marks = (Breakpoint(len(sizes.items), rules.default_ttl),)
-    return _prompt(sent, sizes, model, rules, marks if rules.marks else (), rules.default_ttl)
+    marks = (Breakpoint(len(sizes.items), ttl),)
+    return _prompt(sent, sizes, model, rules, marks if rules.marks else (), ttl)
 
 
 def head_of(sizes: Sizes, model: str, rules: CacheRules, ttl: str) -> Prompt:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import pairwise
 
@@ -23,6 +22,7 @@ from agentkit.transcripts import Transcript
 
 from .cache_requests import Planner, Sent, Sizes, as_sent, head_of, sent_requests
 from .cache_savings import Candidates
+from .cache_times import Pause, Pauses, request_times
 from .cache_values import BreakKind, CacheRequest, CacheView, Scenario
 from .responses import mode_of, moment
 from .values import Accuracy, Cost, Response
@@ -30,8 +30,6 @@ from .values import Accuracy, Cost, Response
 SCENARIOS = ("recorded", "uncached", "library", "library_long", "library_kept", "best")
 SHORTEST_LIFE = 300
 """Seconds that an entry lives at least, with any provider."""
-COPIED = 0.05
-"""Seconds: two responses in a row that are nearer than that bear the time at which the record was copied."""
 
 
 def cache_view(
@@ -42,7 +40,7 @@ def cache_view(
         return CacheView(note="no responses in the record")
     readings = [one.reading for one in transcript.responses] or [None] * len(responses)
     is_reported = any(reading is not None for reading in readings)
-    times = _times(responses)
+    times = request_times(transcript, responses)
     sizes, candidates = Sizes(counter, accuracy.factor), Candidates(counter, len(responses))
     run = _Run(counter, sizes, candidates, is_reported, _wanted(readings, times))
     sent = _Lockstep(transcript, counter)
@@ -106,10 +104,12 @@ class _Run:
     assumed: set[str] = field(default_factory=set)
     sums: dict[str, tuple[Usage, Cost]] = field(default_factory=dict)
     lanes: dict[tuple[str, str], _Lane] = field(default_factory=dict)
-    last: tuple[Sent, UsageReading, float | None, str] | None = None
+    last: tuple[Sent, UsageReading, str] | None = None
     clock: float = 0.0
     """Seconds since the first request; an unknown pause is none."""
-    seen_at: float | None = None
+    pauses: Pauses = field(default_factory=Pauses)
+    has_long: bool = False
+    """Whether the client asked for the longer lifetime."""
 
     def request(
         self, response: Response, reading: UsageReading | None, sent: Sent | None, at: float | None
@@ -122,14 +122,15 @@ class _Run:
             self.sizes.fit(sent, response.reported, row.read or 0)
         if sent is None or rules is None or response.model is None:
             return row
+        pause = self.pauses.before(at, rules.seconds(self._ttl(rules)))
         if reading is not None:
-            row = self._explained(row, before, sent, reading, at, rules, response)
-            self.last = sent, reading, at, response.model
-        if at is None:
+            row = self._explained(row, before, sent, reading, pause, rules, response)
+            self.last = sent, reading, response.model
+            self.has_long |= reading.usage.cache_write_long_tokens > 0
+        if pause is None and self.pauses.has_begun:
             self.assumed.add("times")
-        if at is not None and self.seen_at is not None:
-            self.clock += max(at - self.seen_at, 0.0)
-        self.seen_at = at
+        self.clock += 0.0 if pause is None else pause.most
+        self.pauses.add(at, was_whole=row.reason == "none")
         planned = self._planned(response, reading, sent, rules, row)
         # A response of several prompts, of several models, or one whose figures are in doubt, says nothing about this
         # request alone.
@@ -172,11 +173,16 @@ class _Run:
             self.rules[response.model] = rules_for(response.model, at=moment(response.time))
         return self.rules[response.model]
 
+    def _ttl(self, rules: CacheRules) -> str:
+        """The lifetime that the client asked for, as far as its usage has told by now."""
+        long = next((name for name in rules.ttl if rules.is_long(name)), rules.default_ttl)
+        return long if self.has_long else rules.default_ttl
+
     def _prompt_before(self, rules: CacheRules | None, reading: UsageReading | None) -> Prompt | None:
         """The request before as it was sent, where something of it may be lost now; None where all of it was read."""
         if self.last is None or rules is None or reading is None:
             return None
-        sent, before, _, model = self.last
+        sent, before, model = self.last
         whole = before.usage.prompt_tokens
         left = before.usage.cache_read_tokens + before.usage.cache_write_tokens
         left = left if rules.marks else readable(rules, whole, whole) - rules.step
@@ -184,7 +190,7 @@ class _Run:
         if is_told and left > 0 and reading.usage.cache_read_tokens >= left:
             return None
         found = self.rules.get(model)
-        return None if found is None else as_sent(sent, self.sizes, model, found)
+        return None if found is None else as_sent(sent, self.sizes, model, found, self._ttl(found))
 
     def _explained(
         self,
@@ -192,7 +198,7 @@ class _Run:
         before: Prompt | None,
         sent: Sent,
         reading: UsageReading,
-        at: float | None,
+        pause: Pause | None,
         rules: CacheRules,
         response: Response,
     ) -> CacheRequest:
@@ -200,18 +206,18 @@ class _Run:
             return replace(
                 row, reason="none" if reading.cache_known else "unreported", lost=0 if reading.cache_known else None
             )
-        _, earlier, since, _ = self.last
+        _, earlier, _ = self.last
         report = explain(
             before,
-            as_sent(sent, self.sizes, response.model or "", rules),
+            as_sent(sent, self.sizes, response.model or "", rules, self._ttl(rules)),
             rules=rules,
-            at=at,
+            at=None if pause is None else pause.least,
             usage=reading,
-            previous_at=since,
+            previous_at=0.0,
             previous_usage=earlier.usage if earlier.cache_known else None,
             day=moment(response.time),
         )
-        return _told(row, report, has_times=at is not None and since is not None)
+        return _told(row, report, pause)
 
     def _planned(
         self, response: Response, reading: UsageReading | None, sent: Sent, rules: CacheRules, row: CacheRequest
@@ -231,14 +237,15 @@ class _Run:
                 continue
             lane = self._lane(name, model, rules, ttl)
             prompt = lane.planner.prompt(sent, self.sizes, model)
-            kept = row.read or 0 if row.reason == "unexplained" and name != "library_kept" else None
-            if kept is not None:
-                lane.cache.evict(prompt, keep=kept)
+            if row.reason == "unexplained" and name != "library_kept":
+                lane.cache.evict(prompt, keep=row.read or 0)
+            # What was still there when the rest was gone would have been there for any client.
+            kept = row.read or 0 if row.reason in ("unexplained", "expired") else 0
             if name == "library":
                 found["uncached"] = Usage(prompt.tokens, output)
-                ceiling = max(lane.cache.ceiling(prompt, at=self.clock), min(kept or 0, prompt.tokens))
+                ceiling = max(lane.cache.ceiling(prompt, at=self.clock), min(kept, prompt.tokens))
                 found["best"] = _best(rules, prompt, ceiling, output)
-            found[name] = _with_read(lane.cache.send(prompt, at=self.clock).usage(output), kept or 0)
+            found[name] = _with_read(lane.cache.send(prompt, at=self.clock).usage(output), kept)
         return found
 
     def _lane(self, name: str, model: str, rules: CacheRules, ttl: str) -> _Lane:
@@ -271,11 +278,13 @@ def _recorded(response: Response, reading: UsageReading | None) -> CacheRequest:
     return CacheRequest(response.number, usage.cache_read_tokens, usage.cache_write_tokens, usage.input_tokens)
 
 
-def _told(row: CacheRequest, report: CacheReport, *, has_times: bool) -> CacheRequest:
+def _told(row: CacheRequest, report: CacheReport, pause: Pause | None) -> CacheRequest:
     detail = report.detail
     if report.reason == "unexplained":
         detail = f"read up to {report.actual_read or 0:,} tokens; the record shows no change behind that"
-        detail += "" if has_times else ", nor how long the pause was"
+        detail += "" if pause is not None else ", nor how long the pause was"
+    elif report.reason == "expired" and pause is not None and pause.least < pause.most:
+        detail = f"at least {detail}"
     return replace(
         row,
         reason=report.reason,
@@ -357,22 +366,3 @@ def _note(run: _Run, rows: Sequence[CacheRequest]) -> str:
     if run.compared < len(rows) and any(run.rules.values()):
         said.append(f"{run.compared:,} of {len(rows):,} requests can be rebuilt and compared")
     return "; ".join(said)
-
-
-def _times(responses: Sequence[Response]) -> list[float | None]:
-    """Seconds of each response, None where the record has no time or a copied one."""
-    times = [_seconds(response.time) for response in responses]
-
-    def is_copied(at: int) -> bool:
-        near = [times[other] for other in (at - 1, at + 1) if 0 <= other < len(times)]
-        own = times[at]
-        return own is not None and any(other is not None and abs(own - other) < COPIED for other in near)
-
-    return [None if is_copied(at) else time for at, time in enumerate(times)]
-
-
-def _seconds(time: str | None) -> float | None:
-    found: datetime | None = moment(time)
-    if found is None:
-        return None
-    return (found.replace(tzinfo=UTC) if found.tzinfo is None else found).timestamp()

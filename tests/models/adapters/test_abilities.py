@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentkit.models.catalog import abilities as module
-from agentkit.models.catalog.abilities import Abilities, abilities
+from agentkit.models.catalog.abilities import Abilities, abilities_of
 
 FILE = Path(module.__file__).with_name("abilities.json")
 
@@ -38,28 +38,30 @@ def test_every_row_has_a_source_a_date_and_known_fields_only() -> None:
     ],
 )
 def test_temperature_is_refused_by_some_models(model: str, refused: tuple[str, ...]) -> None:
-    assert abilities(model).refused({"temperature": 0.0, "top_p": 0.9, "seed": 1}) == refused
+    assert abilities_of(model).refused({"temperature": 0.0, "top_p": 0.9, "seed": 1}) == refused
 
 
 def test_thinking_excludes_temperature_on_older_models() -> None:
-    older = abilities("claude-sonnet-4-5")
+    older = abilities_of("claude-sonnet-4-5")
     values = {"temperature": 0.0, "top_p": 0.99, "thinking": {"type": "enabled", "budget_tokens": 1024}}
     assert older.refused(values) == ("temperature",)
     assert older.refused({**values, "thinking": {"type": "disabled"}}) == ()
 
 
 def test_a_form_of_thinking_or_effort_that_the_model_does_not_know_is_refused() -> None:
-    assert abilities("claude-opus-4-7").refused({"thinking": {"type": "enabled", "budget_tokens": 9}}) == ("thinking",)
-    assert abilities("claude-sonnet-4-5").refused({"thinking": {"type": "adaptive"}}) == ("thinking",)
-    assert abilities("claude-sonnet-4-6").refused({"effort": "xhigh"}) == ("effort",)
-    assert abilities("claude-opus-4-7").refused({"effort": "xhigh"}) == ()
-    assert abilities("gpt-5.1").refused({"temperature": 0.0, "reasoning": {"effort": "high"}}) == ("temperature",)
-    assert abilities("gpt-5.1").refused({"temperature": 0.0, "effort": "none"}) == ()
+    assert abilities_of("claude-opus-4-7").refused({"thinking": {"type": "enabled", "budget_tokens": 9}}) == (
+        "thinking",
+    )
+    assert abilities_of("claude-sonnet-4-5").refused({"thinking": {"type": "adaptive"}}) == ("thinking",)
+    assert abilities_of("claude-sonnet-4-6").refused({"effort": "xhigh"}) == ("effort",)
+    assert abilities_of("claude-opus-4-7").refused({"effort": "xhigh"}) == ()
+    assert abilities_of("gpt-5.1").refused({"temperature": 0.0, "reasoning": {"effort": "high"}}) == ("temperature",)
+    assert abilities_of("gpt-5.1").refused({"temperature": 0.0, "effort": "none"}) == ()
 
 
 def test_the_longest_pattern_decides_and_says_where_it_stands() -> None:
-    sonnet = abilities("claude-sonnet-5-5")
+    sonnet = abilities_of("claude-sonnet-5-5")
     assert (sonnet.prefill, sonnet.forced_tools, sonnet.late_system, sonnet.max_output) == (False, False, None, 128_000)
     assert sonnet.sources[0].url.endswith("sonnet-5-5/migration-guide")
-    assert abilities("claude-opus-5").late_system is True
-    assert abilities(None) == abilities("nobody-knows-1") == Abilities()
+    assert abilities_of("claude-opus-5").late_system is True
+    assert abilities_of(None) == abilities_of("nobody-knows-1") == Abilities()

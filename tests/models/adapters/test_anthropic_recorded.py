@@ -4,14 +4,17 @@ goes back as it did then, and a stream adds up to what the client library makes 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import anthropic
 import httpx2
 import pytest
 
+from agentkit.core.contracts.jsontext import canonical_json
 from agentkit.core.contracts.requests import ChatRequest
 from agentkit.core.contracts.types import Message, NativeBlock, RedactedThinkingBlock, ThinkingBlock
+from agentkit.core.contracts.validity import NO_OUTPUT
 from agentkit.models.adapters.anthropic import AnthropicLLM
 from agentkit.models.wire import anthropic as wire
 from tests.models.adapters.recorded import exchanges, replaying, same
@@ -220,3 +223,25 @@ def test_a_recorded_session_is_the_same_bytes_at_every_turn(name: str) -> None:
         assert now[: len(before)] == before
         before = now
     assert len(before) > 20
+
+
+def settled(block: dict[str, Any]) -> str:
+    """A block in the one spelling that is sent of it: a result of one text is that text, an empty one is said to be."""
+    content = block.get("content")
+    if block["type"] == "tool_result":
+        if isinstance(content, list) and len(content) == 1 and content[0].keys() == {"type", "text"}:
+            content = content[0]["text"]
+        block = {**block, "content": content or NO_OUTPUT}
+    return canonical_json(block)
+
+
+@pytest.mark.parametrize("name", ["claude-code/small-edit-session.jsonl", "claude-code/worktree-long.jsonl"])
+def test_every_block_of_a_recorded_session_is_sent_as_it_was(name: str) -> None:
+    """I5: what the client had sent and received is what is sent, block by block."""
+    records = [json.loads(line) for line in sample(name).decode().splitlines() if line.strip()]
+    spoken = [r for r in records if r.get("type") in ("user", "assistant") and not r.get("isSidechain")]
+    recorded = [settled(b) for r in spoken if not r.get("isMeta") for b in spelled(r["message"]["content"])]
+    body = AnthropicLLM(None, model="claude-haiku-4-5").body(ChatRequest(tuple(one(sample(name)).context.assembled())))
+    sent = [settled(block) for turn in body["messages"] for block in spelled(turn["content"])]
+    assert Counter(recorded) - Counter(sent) == Counter()
+    assert len(sent) - len(recorded) <= 2  # a meta message of the client, a fixed user text in front

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agentkit.core.contracts.errors import EmptyRequestError, TransientError
 from agentkit.core.contracts.offers import Breakpoint, ToolSchema
-from agentkit.core.contracts.requests import ChatRequest, Delta
+from agentkit.core.contracts.requests import ChatRequest
 from agentkit.core.contracts.types import Message
 from agentkit.core.contracts.validity import ANTHROPIC, OPENAI_CHAT, STRICT, repair
 from agentkit.models.adapters import base
@@ -262,25 +262,6 @@ async def test_a_stream_of_objects_is_read_by_their_fields() -> None:
     assert [event.name async for event in base.raw_events(stream())] == ["t", "u"]
     with pytest.raises(TypeError, match="cannot read a int"):
         base.plain(5)
-
-
-async def test_a_collected_stream_is_closed_also_when_it_fails() -> None:
-    class Failing:
-        closed = False
-
-        def __aiter__(self) -> Failing:
-            return self
-
-        async def __anext__(self) -> Delta:
-            raise TransientError("x")
-
-        async def aclose(self) -> None:
-            self.closed = True
-
-    stream = Failing()
-    with pytest.raises(TransientError):
-        await base.collected(stream)
-    assert stream.closed
 
 
 def test_the_clients_own_retries_are_turned_off() -> None:

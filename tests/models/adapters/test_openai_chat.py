@@ -175,6 +175,15 @@ async def test_structured_answer_is_parsed() -> None:
         assert (await llm.chat(asking(Message("user", "{}")))).parsed is None
 
 
+async def test_endpoint_without_schemas_is_asked_for_json_and_the_answer_says_so() -> None:
+    wire = Wire(completion({"content": "{}"}))
+    llm = OpenAIChatLLM(wire.openai(), model="deepseek-v4-flash", provider="deepseek")
+    result = await llm.chat(asking(HI, response_format={"type": "object"}))
+    assert wire.bodies[0]["response_format"] == {"type": "json_object"}
+    assert result.meta["dropped"] == ("response_format",)
+    assert result.parsed == {}
+
+
 # Faults
 
 
@@ -420,6 +429,21 @@ async def test_thinking_among_the_parts_of_mistral() -> None:
     wire = Wire(Canned(events(chunk({"content": parts[:1]}), chunk({"content": "x"}, "stop"))))
     streamed = await answered(OpenAIChatLLM(wire.openai(), model="m", provider="mistral"), asking(HI), stream=True)
     assert whole.blocks == streamed.blocks == (ThinkingBlock("hm"), TextBlock("x"))
+
+
+def test_ids_of_other_models_are_short_enough_for_mistral() -> None:
+    """P9: the pair stays a pair, the same one each time; its own ids stay as they are."""
+    calls = [ToolCall("toolu_01WQTgms8WseEcBf9bXFjfJN", "look"), ToolCall("abcDEF123", "look")]
+    results = [Message("tool", "x", "look", call.id) for call in calls]
+    request = asking(HI, Message("assistant", "", tool_calls=calls), *results)
+    sent, again = [
+        OpenAIChatLLM(Wire({}).openai(), model="m", provider="mistral").body(request)["messages"] for _ in range(2)
+    ]
+    ids = [call["id"] for call in sent[1]["tool_calls"]]
+    assert [message["tool_call_id"] for message in sent[2:]] == ids
+    assert [len(one) for one in ids] == [9, 9]
+    assert ids[1] == "abcDEF123"
+    assert sent == again
 
 
 async def test_tools_of_the_provider_stand_behind_ones_own_and_strict_is_said() -> None:

@@ -18,8 +18,8 @@ from agentkit.core.contracts.validity import check
 from agentkit.models.adapters.gemini import GeminiLLM
 from agentkit.models.adapters.openai_chat import OpenAIChatLLM
 from agentkit.models.adapters.openai_responses import OpenAIResponsesLLM
-from agentkit.models.catalog.abilities import abilities
-from agentkit.models.testing.provider import chat, gemini_checks, responses_checks
+from agentkit.models.catalog.abilities import abilities_of
+from agentkit.models.testing.provider import chat_checks, gemini_checks, responses_checks
 from agentkit.models.testing.provider.shapes import Desk, Seal
 from agentkit.models.wire import gemini, openai_chat, openai_responses
 from tests.models.adapters.served import asking, is_continued
@@ -45,8 +45,8 @@ class Side(NamedTuple):
 
 
 SIDES = {
-    "chat": Side(lambda: OpenAIChatLLM(None), "gpt-4o", chat.check, "messages", openai_chat),
-    "chat, marked": Side(lambda: OpenAIChatLLM(None), "gpt-5.6-sol", chat.check, "messages", openai_chat),
+    "chat": Side(lambda: OpenAIChatLLM(None), "gpt-4o", chat_checks.check, "messages", openai_chat),
+    "chat, marked": Side(lambda: OpenAIChatLLM(None), "gpt-5.6-sol", chat_checks.check, "messages", openai_chat),
     "responses": Side(
         lambda: OpenAIResponsesLLM(None), "gpt-5", responses_checks.check, "input", openai_responses
     ),
@@ -59,7 +59,7 @@ sides = pytest.mark.parametrize("side", SIDES.values(), ids=SIDES)
 
 
 def desk() -> Desk:
-    return Desk(Blind(b"k"), len, 8, lambda model: None, None, 0, abilities)
+    return Desk(Blind(b"k"), len, 8, lambda model: None, None, 0, abilities_of)
 
 
 def sent(llm: Any, request: ChatRequest) -> Any:

@@ -336,6 +336,16 @@ def test_reasoning_stays_out_where_what_it_led_to_was_replaced() -> None:
         assert [item.get("type") for item in body["input"]] == expected
 
 
+@pytest.mark.parametrize("provider", ["openai", "llama.cpp"])
+def test_texts_of_other_models_have_the_whole_form_for_other_endpoints(provider: str) -> None:
+    """llama.cpp answers `Cannot determine type of 'item'` to the short form."""
+    llm = OpenAIResponsesLLM(Wire({}).openai(), model="gpt-5.6-sol", provider=provider)
+    body = llm.body(asking(HI, Message("assistant", "x"), HI, cache_hint=True))
+    whole = {"type": "message", "content": [{"annotations": [], "type": "output_text", "text": "x"}]}
+    assert body["input"][1] == {"role": "assistant", **({"content": "x"} if provider == "openai" else whole)}
+    assert ("prompt_cache_options" in body) == (provider == "openai")
+
+
 async def test_items_that_come_twice_are_told_apart() -> None:
     """P11: a merge of forks holds one answer twice, and the provider refuses an id twice."""
     llm = OpenAIResponsesLLM(Wire(response(REASONING, SAID)).openai(), model=MODEL)

@@ -7,6 +7,8 @@ from time import process_time
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentkit.models.cache import Prompt, PromptCache
 from agentkit.models.cache.wire import BodyWire, prompt_of
@@ -268,3 +270,28 @@ def test_a_long_conversation_is_not_digested_again() -> None:
         assert bill.read == (prompt.sums[-2] if turn > 5 else bill.read)
     assert len(counted) == 302
     assert process_time() - began < 10
+
+
+TEXTS = st.text(max_size=20)
+PARTS = st.fixed_dictionaries({"type": st.just("text"), "text": TEXTS.filter(bool)})
+CONTENTS = st.one_of(TEXTS.filter(bool), st.lists(PARTS, min_size=1, max_size=3))
+MESSAGES = st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant"]), "content": CONTENTS})
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "openai_chat", "openai_responses"])
+@given(st.lists(MESSAGES, min_size=1, max_size=6), st.integers(0, 5))
+def test_what_is_appended_leaves_the_head_of_the_key(wire: BodyWire, sent: list[dict[str, Any]], cut: int) -> None:
+    """Of every wire, with marks and a memo or without."""
+    field = "input" if wire == "openai_responses" else "messages"
+    memo: dict[Any, Any] = {}
+    head = prompt_of({"model": "m", field: sent[:cut]}, wire, memo=memo)
+    whole = prompt_of({"model": "m", field: sent}, wire, memo=memo)
+    assert digests(whole)[: len(head.blocks)] == digests(head)
+    assert prompt_of({"model": "m", field: sent}, wire) == whole
+    name = "cache_control" if wire == "anthropic" else "prompt_cache_breakpoint"
+    last = sent[-1]["content"]
+    parts: list[Any] = [{"type": "text", "text": last}] if isinstance(last, str) else copy.deepcopy(last)
+    parts[-1][name] = {"type": "ephemeral"} if wire == "anthropic" else {"mode": "explicit"}
+    marked = prompt_of({"model": "m", field: [*sent[:-1], {**sent[-1], "content": parts}]}, wire, memo=memo)
+    assert digests(marked) == digests(whole)
+    assert marked.blocks[-1].mark == ("5m" if wire == "anthropic" else "30m")

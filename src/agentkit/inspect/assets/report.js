@@ -145,12 +145,12 @@
     const lines = [
       { label: "Without a cache", values: data.cache.uncached, colour: "fresh" },
       { label: "As recorded", values: data.cache.recorded, colour: "text" },
-      { label: "With agentkit's layout", values: data.cache.library, colour: "tail" },
+      { label: "With agentkit's layout", values: data.cache.library, colour: "tail", dash: [7, 5] },
     ].filter((line) => line.values.some((v) => v != null));
     return {
       series: [numbered(data), ...lines.map((line) => ({
-        label: line.label, stroke: colour(line.colour), width: 2, spanGaps: true, points: { show: false },
-        value: (_, __, ___, i) => usd(line.values[at(data, i)]),
+        label: line.label, stroke: colour(line.colour), width: 2, dash: line.dash, spanGaps: true,
+        points: { show: false }, value: (_, __, ___, i) => usd(line.values[at(data, i)]),
       }))],
       columns: [data.number, ...lines.map((line) => line.values)],
       format: usdTick,

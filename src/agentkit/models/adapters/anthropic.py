@@ -14,7 +14,7 @@ from typing import Any
 from agentkit.core.contracts.errors import PermanentError, TransientError
 from agentkit.core.contracts.requests import ChatRequest, Delta, LLMResult
 from agentkit.core.contracts.validity import ANTHROPIC, Repaired, Rules
-from agentkit.models.catalog.abilities import abilities
+from agentkit.models.catalog.abilities import abilities_of
 from agentkit.models.wire import anthropic as wire
 
 from .answers import Answer, decoded, without
@@ -174,7 +174,7 @@ class AnthropicLLM:
     def _ask(self, request: ChatRequest) -> Asked:
         model = model_of(request, self.model)
         view = self._views.of(request)
-        known, settings = abilities(model), without(settings_of(request, model), NO_FIELD)
+        known, settings = abilities_of(model), without(settings_of(request, model), NO_FIELD)
         if known.prefill is False and is_prefilled(view.messages[-1]):
             raise PermanentError(f"{PROVIDER}: {model} takes no start of its answer; the request must end with a user")
         more, betas = fields_of(dict(settings.values))

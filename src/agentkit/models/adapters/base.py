@@ -6,7 +6,7 @@ Touches only its arguments. No client library is imported: an adapter calls the 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from itertools import pairwise
 from operator import is_
 from typing import Any, NamedTuple
@@ -16,9 +16,9 @@ from agentkit.core.contracts.frozen import thaw
 from agentkit.core.contracts.jsontext import canonical_json, parse_object
 from agentkit.core.contracts.messages import Message, derived
 from agentkit.core.contracts.offers import Breakpoint, ToolSchema
-from agentkit.core.contracts.requests import ChatRequest, Delta, LLMResult, assemble_deltas
+from agentkit.core.contracts.requests import ChatRequest
 from agentkit.core.contracts.validity import GrowingView, Repaired, Rules, require_request
-from agentkit.models.catalog.abilities import abilities
+from agentkit.models.catalog.abilities import abilities_of
 
 VIEWS = 32
 """Conversations whose views an adapter keeps at hand; any other is repaired as a whole, which costs time alone."""
@@ -225,7 +225,7 @@ def settings_of(request: ChatRequest, model: str) -> Settings:
     values: dict[str, Any] = thaw(request.options)
     if request.temperature is not None:
         values.setdefault("temperature", request.temperature)
-    dropped = abilities(model).refused(values)
+    dropped = abilities_of(model).refused(values)
     for name in dropped:
         del values[name]
     return Settings(values, dropped)
@@ -306,11 +306,3 @@ def plain(value: Any) -> dict[str, Any]:
             found: dict[str, Any] = dump(mode="json", exclude_unset=True)
             return found
     raise TypeError(f"cannot read a {type(value).__name__} of the client; a mapping or an object with to_dict is due")
-
-
-async def collected(deltas: AsyncIterator[Delta]) -> LLMResult:
-    """What a stream adds up to; the stream is closed, also when it fails."""
-    try:
-        return assemble_deltas([delta async for delta in deltas])
-    finally:
-        await closed(deltas)

@@ -47,8 +47,9 @@ class Dialect:
     `usage`: its wire of `read_usage`; `limit`: the field for the longest answer; `system`: the role of standing text,
     None for what the model is used to; `cache_key`: the field for the key that keeps requests on one server, None
     without one; `thinking`: the field in which a turn's reasoning goes back; `details`: whether `reasoning_details` do;
-    `names`: speakers are named; `echo`: what came beside a call goes back with it; `stream_usage`: a stream reports
-    usage only where it is asked to; `marks`: whose rules of prompt-cache marks hold, None for no marks; `refuses`:
+    `names`: speakers are named; `echo`: what came beside a call goes back with it; `short_ids`: ids of calls are nine
+    letters and digits; `stream_usage`: a stream reports usage only where it is asked to; `schemas`: answers can be held
+    to a JSON Schema, not just to JSON; `marks`: whose rules of prompt-cache marks hold, None for no marks; `refuses`:
     options that have no field there.
     """
 
@@ -60,7 +61,9 @@ class Dialect:
     details: bool = False
     names: bool = True
     echo: bool = False
+    short_ids: bool = False
     stream_usage: bool = True
+    schemas: bool = True
     marks: str | None = None
     refuses: frozenset[str] = frozenset({"thinking", "betas"})
 
@@ -70,9 +73,9 @@ OPENAI = Dialect(limit="max_completion_tokens", system=None, cache_key="prompt_c
 DIALECTS: Mapping[str, Dialect] = {
     "openai": OPENAI,
     "azure": replace(OPENAI, marks=None),
-    "deepseek": Dialect("deepseek", thinking="reasoning_content", refuses=frozenset({"betas"})),
+    "deepseek": Dialect("deepseek", thinking="reasoning_content", schemas=False, refuses=frozenset({"betas"})),
     "xai": Dialect("xai", limit="max_completion_tokens", cache_key="prompt_cache_key"),
-    "mistral": Dialect(cache_key="prompt_cache_key", names=False, stream_usage=False),
+    "mistral": Dialect(cache_key="prompt_cache_key", names=False, short_ids=True, stream_usage=False),
     "openrouter": Dialect("openrouter", cache_key="prompt_cache_key", details=True, echo=True, marks="openrouter"),
     "groq": Dialect(limit="max_completion_tokens"),
     "vllm": Dialect(thinking="reasoning"),
@@ -170,7 +173,9 @@ class OpenAIChatLLM:
                 body["tool_choice"] = _choice(choice)
         form = form_of(request.response_format)
         if form is not None:
-            body["response_format"] = _response_format(form)
+            body["response_format"] = _response_format(form if dialect.schemas else form._replace(schema=None))
+            if form.schema is not None and not dialect.schemas:
+                settings = Settings(settings.values, tuple(sorted((*settings.dropped, "response_format"))))
         if request.max_tokens is not None:
             body[dialect.limit] = request.max_tokens
         key = values.pop("cache_key", None)
@@ -191,7 +196,9 @@ class OpenAIChatLLM:
         dialect = self.dialect
         standing = dialect.system or ("developer" if marks.reasons(model) else None)
         details = self.provider if dialect.details else None
-        form = wire.ChatForm(rules is not None, standing, dialect.thinking, details, dialect.names, dialect.echo)
+        form = wire.ChatForm(
+            rules is not None, standing, dialect.thinking, details, dialect.names, dialect.echo, dialect.short_ids
+        )
         messages = [derived(message, form.slot, lambda m: wire.render_message(m, form)) for message in view.messages]
         if rules is not None:
             for place, mark in marks.mark_places(request, view, rules).items():

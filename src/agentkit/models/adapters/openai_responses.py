@@ -52,12 +52,13 @@ class OpenAIResponsesLLM:
     """A model behind `/v1/responses`.
 
     `client`: an `openai.AsyncOpenAI`; its own retries are turned off. `model`: asked where a request names none.
-    `provider`: how the endpoint is called in errors and in `meta`. `store`: whether the provider keeps the answers;
-    without it, reasoning goes back encrypted. `timeout`: seconds for one request. `strict_tools`: arguments keep to the
-    tools' schemas, which then have to be of the strict kind. Options are fields of the API; of our own names, `effort`
-    and `verbosity` are parts of `reasoning` and `text`, `tools` stand behind the request's own, `cache_key` is
-    `prompt_cache_key`. Raises the errors of `failures`; a stream that is cut off
-    raises TransientError, and nothing of it is to be kept.
+    `provider`: who serves it, for errors and `meta`; any but `openai` gets no cache marks. `store`: whether the
+    provider keeps the answers; without it, reasoning goes back encrypted. `timeout`: seconds for one request.
+    `strict_tools`: arguments keep to the tools' schemas, which then have to be of the strict kind. Options are fields
+    of the API; of our own names, `effort` and `verbosity` are parts of `reasoning` and `text`, `tools` stand behind the
+    request's own, `cache_key` is `prompt_cache_key`.
+
+    Raises the errors of `failures`; a stream that is cut off raises TransientError, and nothing of it is to be kept.
     """
 
     repairs = True
@@ -134,7 +135,7 @@ class OpenAIResponsesLLM:
     def _ask(self, request: ChatRequest) -> _Asked:
         model = model_of(request, self.model)
         view = self._views.of(request)
-        rules = marks.marking_rules(model, "openai")
+        rules = marks.marking_rules(model, "openai") if self.provider == "openai" else None
         settings = without(settings_of(request, model), NO_FIELD)
         values = dict(settings.values)
         stored = bool(values.pop("store", self.store))
@@ -166,7 +167,7 @@ class OpenAIResponsesLLM:
     def _items(
         self, request: ChatRequest, view: Repaired, rules: CacheRules | None, stored: bool
     ) -> list[dict[str, Any]]:
-        form = wire.ItemForm(rules is not None, stored)
+        form = wire.ItemForm(rules is not None, stored, self.provider not in ("openai", "azure"))
         kinds: dict[str, str] = {}
         groups: list[list[dict[str, Any]]] = []
         for message in view.messages:

@@ -71,7 +71,7 @@ class PromptCache:
 
     def ceiling(self, prompt: Prompt, *, at: float) -> int:
         """Tokens of the longest prefix equal to an earlier prompt of the same scope that the rules' minimum, step and
-        longest lifetime let a request read, wherever marks stand."""
+        longest lifetime let a request read, wherever marks stand. To be asked before the request itself is sent."""
         if not self._has_seen:
             raise ValueError("this cache was made without ceilings: PromptCache(rules, ceilings=True) keeps them")
         shared = self._shared(self._keys(prompt), at)

@@ -78,7 +78,7 @@ def effort_of(values: Mapping[str, Any]) -> str | None:
 
 
 @cache
-def abilities(model: str | None) -> Abilities:
+def abilities_of(model: str | None) -> Abilities:
     """What is known of a model, by its name at any vendor. Of several rows that match, the longest pattern decides."""
     from fnmatch import fnmatchcase
 

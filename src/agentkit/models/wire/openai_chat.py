@@ -5,6 +5,8 @@ Renders a view that the rules OPENAI_CHAT accept; anything else is for `agentkit
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import cached_property
@@ -31,7 +33,8 @@ class ChatForm:
     a key to one of them and changes no other byte. `system`: the role of standing text, None for the message's own.
     `thinking`: the field in which a turn's reasoning goes back, None: it does not. `details`: under which name
     `Message.meta` holds `reasoning_details` that go back verbatim. `names`: speakers are named.
-    `echo`: whether fields that came beside a call (ECHOED) go back with it."""
+    `echo`: whether fields that came beside a call (ECHOED) go back with it. `short_ids`: ids of calls are nine letters
+    and digits; a digest stands in for any other."""
 
     parts: bool = False
     system: str | None = None
@@ -39,6 +42,7 @@ class ChatForm:
     details: str | None = None
     names: bool = True
     echo: bool = False
+    short_ids: bool = False
 
     @cached_property
     def slot(self) -> str:
@@ -82,7 +86,7 @@ def render_message(message: Message, form: ChatForm = PLAIN) -> dict[str, Any]:
         role = form.system
     wire: dict[str, Any] = {"role": role}
     if message.role == "tool":
-        wire["tool_call_id"] = message.tool_call_id or ""
+        wire["tool_call_id"] = _id(message.tool_call_id or "", form)
     elif form.names and message.name is not None and message.role != "assistant":
         wire["name"] = message.name
     wire["content"] = _content(message, form)
@@ -92,7 +96,7 @@ def render_message(message: Message, form: ChatForm = PLAIN) -> dict[str, Any]:
         if form.details is not None and isinstance(own := message.meta.get(form.details), Mapping):
             wire.update({key: own[key] for key in ("reasoning_details",) if own.get(key)})
         if message.tool_calls:
-            wire["tool_calls"] = [_call(call, form.echo) for call in message.tool_calls]
+            wire["tool_calls"] = [_call(call, form) for call in message.tool_calls]
     return wire
 
 
@@ -131,12 +135,19 @@ def _thinking(message: Message) -> str:
     return "".join([block.text for block in message.blocks if isinstance(block, ThinkingBlock)])
 
 
-def _call(call: ToolCall, echo: bool) -> dict[str, Any]:
-    echoed = {key: call.meta[key] for key in ECHOED if key in call.meta} if echo else {}
+def _id(call_id: str, form: ChatForm) -> str:
+    if not form.short_ids or re.fullmatch("[a-zA-Z0-9]{9}", call_id):
+        return call_id
+    return hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:9]
+
+
+def _call(call: ToolCall, form: ChatForm) -> dict[str, Any]:
+    echoed = {key: call.meta[key] for key in ECHOED if key in call.meta} if form.echo else {}
+    call_id = _id(call.id, form)
     if call.meta.get("type") == "custom" and isinstance(given := call.arguments.get("input"), str):
-        return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": given}, **echoed}
+        return {"id": call_id, "type": "custom", "custom": {"name": call.name, "input": given}, **echoed}
     function = {"name": call.name, "arguments": call.wire_arguments}
-    return {"id": call.id, "type": "function", "function": function, **echoed}
+    return {"id": call_id, "type": "function", "function": function, **echoed}
 
 
 def _part(block: Block, role: str) -> dict[str, Any] | None:

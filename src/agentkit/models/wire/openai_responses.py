@@ -1,4 +1,4 @@
-"""Messages as items of OpenAI's responses, and the items of an answer as blocks. Touches only its arguments.
+"""Messages as items of OpenAI's responses. Touches only its arguments.
 
 Renders a view that the rules OPENAI_RESPONSES accept; anything else is for `agentkit.core.contracts.validity` to mend
 first. What an item says beside its content goes back as it came: of a text under `item` in `TextBlock.extra` (id,
@@ -24,19 +24,24 @@ from agentkit.core.contracts.types import (
 )
 
 from .media import UNSENT, data_uri, is_link
+from .openai_output import ACTIONS, CALLS, FREE_INPUT
+from .openai_output import read_call as read_call
+from .openai_output import read_output as read_output
 
 
 @dataclass(frozen=True)
 class ItemForm:
     """How items are spelled. `parts`: as in chat completions. `stored`: the provider keeps answers, so that reasoning
-    may go back by its id alone; else reasoning without its encrypted content stays out, since nobody could read it."""
+    may go back by its id alone; else reasoning without its encrypted content stays out, since nobody could read it.
+    `typed`: a text of another model has the whole form of a message too, which other endpoints demand."""
 
     parts: bool = False
     stored: bool = False
+    typed: bool = False
 
     @cached_property
     def slot(self) -> str:
-        return f"_items_{self.parts}_{self.stored}"
+        return f"_items_{self.parts}_{self.stored}_{self.typed}"
 
 
 PLAIN = ItemForm()
@@ -50,17 +55,6 @@ _BESIDE_TEXT = ("annotations", "logprobs")
 _NOWHERE = frozenset({"input_audio", "summary_text", "reasoning_text", "file", "image_url"})
 """Parts of other interfaces, or of items."""
 _MARKABLE = frozenset({"input_text", "input_image", "input_file"})
-
-_FREE_INPUT = "custom_tool_call"
-_ACTIONS = {
-    "local_shell_call": ("action", "local_shell"),
-    "shell_call": ("action", "shell"),
-    "apply_patch_call": ("operation", "apply_patch"),
-    "computer_call": ("action", "computer"),
-}
-"""Calls without arguments of the usual form: the field that says what to do, and a name for the tool."""
-CALLS = frozenset({"function_call", _FREE_INPUT, *_ACTIONS})
-"""Types of items that ask the client to run something."""
 
 
 def render_items(view: Sequence[Message], form: ItemForm = PLAIN) -> list[dict[str, Any]]:
@@ -159,7 +153,7 @@ def _reply(message: Message, form: ItemForm) -> list[dict[str, Any]]:
     def flush() -> None:
         nonlocal about, parts
         if parts:
-            items.append(_said(about, parts))
+            items.append(_said(about, parts, form.typed))
         about, parts = None, []
 
     for entry in message.ordered:
@@ -190,9 +184,9 @@ def _reply(message: Message, form: ItemForm) -> list[dict[str, Any]]:
     return _with_led([_nameless(item) for item in items] if hidden else items)
 
 
-def _said(about: Mapping[str, Any] | None, parts: list[dict[str, Any]]) -> dict[str, Any]:
+def _said(about: Mapping[str, Any] | None, parts: list[dict[str, Any]], typed: bool) -> dict[str, Any]:
     if about is None:
-        if all(part.keys() == {"type", "text"} for part in parts):
+        if not typed and all(part.keys() == {"type", "text"} for part in parts):
             return {"role": "assistant", "content": "".join([part["text"] for part in parts])}
         about = {"type": "message"}
         parts = [{"annotations": [], **p} if p.get("type") == "output_text" else p for p in parts]
@@ -228,10 +222,10 @@ def _call(call: ToolCall) -> dict[str, Any]:
     # A call of this wire has the type of its item; what is noted beside any other is another provider's affair.
     rest = {key: value for key, value in call.meta.items() if key != "type"} if kind in CALLS else {}
     kind = kind if kind in CALLS else "function_call"
-    if kind in _ACTIONS:
-        field, _ = _ACTIONS[kind]
+    if kind in ACTIONS:
+        field, _ = ACTIONS[kind]
         return {"type": kind, "call_id": call.id, field: call.arguments, **rest}
-    if kind == _FREE_INPUT:
+    if kind == FREE_INPUT:
         given = call.arguments.get("input")
         text = given if isinstance(given, str) else call.wire_arguments
         return {"type": kind, "call_id": call.id, "name": call.name, "input": text, **rest}
@@ -307,48 +301,3 @@ def _native(block: NativeBlock) -> dict[str, Any]:
     if not isinstance(block.payload, dict):
         raise ValueError("a native block without fields has no form on OpenAI's wire; repair the view first")
     return block.payload
-
-
-# Answers
-
-
-def read_output(items: Iterable[Mapping[str, Any]]) -> tuple[str, tuple[ToolCall, ...], tuple[Block, ...]]:
-    """Text, calls and blocks of an answer's `output` items, in their order; nothing of any item is lost."""
-    entries: list[Block | ToolCall] = []
-    for item in items:
-        kind = item.get("type")
-        if kind in CALLS:
-            entries.append(read_call(item))
-        elif kind == "message" and item.get("role") == "assistant" and isinstance(item.get("content"), (list, tuple)):
-            entries += _read_said(item)
-        else:
-            entries.append(NativeBlock("openai", dict(item)))
-    message = Message("assistant", blocks=entries)
-    return message.content, message.tool_calls, message.blocks
-
-
-def read_call(item: Mapping[str, Any]) -> ToolCall:
-    """The call in an item; what it says beside id, name and arguments is in `meta`, its type included."""
-    kind = item.get("type")
-    call_id = item.get("call_id") or item.get("id") or ""
-    if kind in _ACTIONS:
-        field, name = _ACTIONS[kind]
-        known, arguments = {"call_id", field}, item.get(field)
-    else:
-        field, name = "input" if kind == _FREE_INPUT else "arguments", str(item.get("name") or "")
-        known, arguments = {"call_id", "name", field}, item.get(field)
-        arguments = {"input": arguments} if kind == _FREE_INPUT else arguments
-    meta = {key: value for key, value in item.items() if key not in known}
-    return ToolCall(str(call_id), name, arguments, meta=meta)
-
-
-def _read_said(item: Mapping[str, Any]) -> list[Block]:
-    about = {key: value for key, value in item.items() if key not in ("role", "content")}
-    found: list[Block] = []
-    for part in item["content"]:
-        if part.get("type") == "output_text" and isinstance(text := part.get("text"), str) and text:
-            rest = {key: value for key, value in part.items() if key not in ("type", "text")}
-            found.append(TextBlock(text, {**rest, "item": about}))
-        else:
-            found.append(NativeBlock("openai", dict(part)))
-    return found

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from agentkit.models.catalog import window as catalog_window
-from agentkit.models.catalog.abilities import Abilities, abilities
+from agentkit.models.catalog.abilities import Abilities, abilities_of
 
 from .server import HttpAnswer, HttpRequest, LoopbackServer
 from .shapes import Desk, Seal
@@ -53,7 +53,7 @@ class FakeProvider:
         api_key: str | None = None,
         models: Sequence[str] | None = None,
         windows: Mapping[str, int] | None = None,
-        abilities: Callable[[str], Abilities] = abilities,
+        abilities: Callable[[str], Abilities] = abilities_of,
         counter: Callable[[str], int] = quarter,
         clock: Callable[[], float] = time.monotonic,
         piece: int = 8,
