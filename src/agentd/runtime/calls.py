@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from agentkit.core.contracts.errors import StoreError, TransientError
-from agentkit.core.contracts.ports import LLM
 from agentkit.core.contracts.requests import ChatRequest, LLMResult
 from agentkit.core.contracts.usage import Usage
 from agentkit.models.catalog import cost, rates
 
 from .events import Events
 from .governor import Governor, Refused, Reservation, Wait
+from .models import Models
 
 MAX_OUTPUT = 4_096
 """Tokens of an answer that are set aside where a request names no limit."""
@@ -26,8 +26,12 @@ class Refusal(RuntimeError):
 class ModelCalls:
     """The one way in which the daemon calls its model."""
 
-    def __init__(self, model: LLM, governor: Governor, events: Events) -> None:
+    def __init__(self, model: Models, governor: Governor, events: Events) -> None:
         self.model, self.governor, self._events = model, governor, events
+
+    async def aclose(self) -> None:
+        """Close the connections to the model."""
+        await self.model.aclose()
 
     def reserve(
         self, kind: str, tokens: int, request: ChatRequest, *, context: str, principal: str

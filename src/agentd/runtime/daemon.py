@@ -246,8 +246,11 @@ class Daemon:
             chore.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
         self.events.emit("lifecycle.stopped", None, None, finished=finished)
-        await self.services.skills.aclose()
-        await self._opened.aclose()
+        try:
+            await self.services.skills.aclose()
+            await self.services.calls.aclose()
+        finally:
+            await self._opened.aclose()
 
     def _halt(self, reason: str) -> None:
         if self.halted is None:

@@ -28,6 +28,7 @@ from agentkit.models.adapters.replay import RecordedTools, ReplayLLM
 
 from .dialects import DIALECTS
 from .endpoints import Opener, Where
+from .providers import LazyLLM
 
 log = logging.getLogger("agentd")
 
@@ -154,6 +155,12 @@ class Models:
     def recorded(self) -> RecordedTools | None:
         """The tools of the recording that is replayed, if one is."""
         return next((e.llm.tools for e in self.endpoints if isinstance(e.llm, ReplayLLM)), None)
+
+    async def aclose(self) -> None:
+        """Close the connections of endpoints that were opened here; a user's own model stays as it is."""
+        for endpoint in self.endpoints:
+            if isinstance(endpoint.llm, LazyLLM):
+                await endpoint.llm.aclose()
 
     async def chat(self, request: ChatRequest, /) -> LLMResult:
         """The whole answer of the first endpoint that gives one."""

@@ -4,7 +4,7 @@ endpoint, made with the first call. Touches the network through these clients al
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from importlib.util import find_spec
 from typing import Any, Final, TypeAlias
@@ -30,7 +30,9 @@ SPEAKERS: Final[Mapping[str, str]] = {
 }
 """Whose departures from OpenAI's chat completions hold at a host; at any other those of no provider."""
 
-Make: TypeAlias = Callable[[], LLM]
+Close: TypeAlias = Callable[[], Awaitable[Any]]
+Make: TypeAlias = Callable[[], tuple[LLM, Close]]
+"""The model, and what closes its client."""
 
 
 class LazyLLM:
@@ -41,7 +43,7 @@ class LazyLLM:
 
     def __init__(self, make: Make) -> None:
         self._make = make
-        self._made: LLM | None = None
+        self._made: tuple[LLM, Close] | None = None
 
     async def chat(self, request: ChatRequest, /) -> LLMResult:
         return await self._model().chat(request)
@@ -55,7 +57,13 @@ class LazyLLM:
     def _model(self) -> LLM:
         if self._made is None:
             self._made = self._make()
-        return self._made
+        return self._made[0]
+
+    async def aclose(self) -> None:
+        """Close the connections; a later call makes a new client."""
+        made, self._made = self._made, None
+        if made is not None:
+            await made[1]()
 
 
 def open_anthropic(where: Where) -> LLM:
@@ -63,7 +71,7 @@ def open_anthropic(where: Where) -> LLM:
     require_loopback(where.url)
     _require("anthropic", "anthropic", where)
 
-    def make() -> LLM:
+    def make() -> tuple[LLM, Close]:
         from anthropic import AsyncAnthropic
 
         from agentkit.models.adapters.anthropic import AnthropicLLM
@@ -73,7 +81,8 @@ def open_anthropic(where: Where) -> LLM:
         client = AsyncAnthropic(
             api_key=where.token or NO_CREDENTIAL, base_url=url, default_headers=where.headers, max_retries=0
         )
-        return AnthropicLLM(client, model=where.model, max_tokens=where.max_output, timeout=where.timeout)
+        llm = AnthropicLLM(client, model=where.model, max_tokens=where.max_output, timeout=where.timeout)
+        return llm, client.close
 
     return LazyLLM(make)
 
@@ -91,7 +100,7 @@ def open_openai(where: Where) -> LLM:
         host == "api.openai.com" and not where.url.rstrip("/").endswith("/chat/completions")
     )
 
-    def make() -> LLM:
+    def make() -> tuple[LLM, Close]:
         from openai import AsyncOpenAI
 
         client = AsyncOpenAI(
@@ -100,11 +109,11 @@ def open_openai(where: Where) -> LLM:
         if is_responses:
             from agentkit.models.adapters.openai_responses import OpenAIResponsesLLM
 
-            return OpenAIResponsesLLM(client, model=where.model, timeout=where.timeout)
+            return OpenAIResponsesLLM(client, model=where.model, timeout=where.timeout), client.close
         from agentkit.models.adapters.openai_chat import OpenAIChatLLM
 
         provider = SPEAKERS.get(host, "azure" if host.endswith(".openai.azure.com") else "compatible")
-        return OpenAIChatLLM(client, model=where.model, provider=provider, timeout=where.timeout)
+        return OpenAIChatLLM(client, model=where.model, provider=provider, timeout=where.timeout), client.close
 
     return LazyLLM(make)
 
@@ -114,7 +123,7 @@ def open_gemini(where: Where) -> LLM:
     require_loopback(where.url)
     _require("google", "google.genai", where)
 
-    def make() -> LLM:
+    def make() -> tuple[LLM, Close]:
         from google.genai import Client
         from google.genai.types import HttpOptions
 
@@ -129,7 +138,7 @@ def open_gemini(where: Where) -> LLM:
             headers=dict(where.headers),
         )
         client = Client(api_key=where.token or NO_CREDENTIAL, http_options=options)
-        return GeminiLLM(client, model=where.model, timeout=where.timeout)
+        return GeminiLLM(client, model=where.model, timeout=where.timeout), client.aio.aclose
 
     return LazyLLM(make)
 

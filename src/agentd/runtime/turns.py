@@ -185,19 +185,23 @@ class Turn:
     # Rounds
 
     async def _rounds(self) -> End:
-        first, retried = True, False
+        first, retried, sent = True, False, 0
         while True:
             end = self._guard()
             if end is not None:
                 return end
+            prepared: Prepared | None = None
             try:
                 prepared = await self._prepare(check_worth=first)
-                first = False
+                first, sent = False, prepared.size.tokens
                 result = await self._ask(prepared)
             except ContextOverflowError as error:
-                if error.window and not retried:
+                # Refused without a figure, the request says itself how much is too much. One that was found too large
+                # here was not sent, and nothing is learned of it.
+                window = error.window or (sent if prepared is not None else None)
+                if window and not retried:
                     retried = True
-                    self.services.requests.learned[self.settings.intelligence.model] = error.window
+                    self.services.requests.learned[self.settings.intelligence.model] = window
                     continue
                 self.services.events.emit("context.overflow", self.held.id, self.id, sizes=error.sizes)
                 return End(EndState.FAILED, f"context_overflow: {error}")

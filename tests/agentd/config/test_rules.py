@@ -153,6 +153,6 @@ def test_state_folder(tmp_path: Path, name: str, environ: dict[str, str], expect
 
 def test_dialect_and_model_of_an_endpoint(tmp_path: Path) -> None:
     text = "intelligence: {endpoints: ['replay:a', {url: 'http://b', dialect: openai, model: m}, 'https://api.anthropic.com/v1', 'fake:'], headers: {X-Api-Key: {env: KEY}}}"
-    model = settings(tmp_path, BASE, text, environ={}).intelligence
+    model = settings(tmp_path, BASE, text, environ={"KEY": "k"}).intelligence
     assert [model.dialect_of(endpoint) for endpoint in model.endpoints] == ["replay", "openai", "anthropic", "fake"]
     assert [model.model_of(endpoint) for endpoint in model.endpoints][:2] == ["claude-sonnet-4-6", "m"]
