@@ -145,9 +145,8 @@ class _Run:
         for name, cost in costs.items():
             usage, so_far = self.sums.get(name, (Usage(), Cost()))
             self.sums[name] = usage + planned[name], so_far + cost
-        self.candidates.look(
-            response.number, sent, self.sizes, rates(response.model, at=moment(response.time), prompt_tokens=whole)
-        )
+        price = rates(response.model, at=moment(response.time), prompt_tokens=whole)
+        self.candidates.look(response.number, sent, self.sizes, price, warm=row.reason != "expired")
         told = tuple(costs[name].usd if name in costs and costs[name].is_known else None for name in SCENARIOS)
         return replace(row, planned=planned["library"], costs=told)
 
