@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -474,3 +475,15 @@ async def test_unknown_outcome_is_a_stand_in() -> None:
     await hanging.resume("test-run", {}, make_test_ctx(llm=FakeLLM("ok"), store=store), context=again)
     assert again.messages[:-1] == wc.messages
     assert check(again.messages) == ()
+
+
+async def test_a_round_costs_the_store_the_same_however_long_the_run() -> None:
+    """W8: only what is new is written."""
+    store, rounds = FaultyStore(InMemoryStore()), 60
+    agent = Agent("a", cognition=ReActCognition([write], max_iterations=99, checkpointer=store_checkpointer))
+    turns = [calls((f"c{n}", "write", {"text": "x" * 200})) for n in range(rounds)]
+    events = agent.stream("go", run_of(store, *turns, "done"))
+    written = [store.written async for event in events if event.kind == "step"]
+    costs = [after - before for before, after in pairwise(written)]
+    assert max(costs[-10:]) < 1.1 * max(costs[:10])
+    assert len(ran) == rounds
