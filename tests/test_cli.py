@@ -76,6 +76,16 @@ def test_inspect_prints_a_table(run: Run, chat: Path) -> None:
     assert "\x1b" not in out
 
 
+def test_inspect_prints_the_prompt_cache_alone(run: Run, chat: Path, several: Path) -> None:
+    code, out, err = run("inspect", "--cache", chat)
+    assert (code, err) == (0, "")
+    assert "Prompt cache" in out
+    assert "the record names no model" in out
+    assert "Largest parts" not in out
+    _, out, _ = run("inspect", "--cache", several)
+    assert out.count("Prompt cache") == 2
+
+
 def test_inspect_prints_json_alone(run: Run, chat: Path) -> None:
     code, out, err = run("inspect", "--json", chat)
     assert (code, err) == (0, "")

@@ -183,7 +183,7 @@ async def test_swapped_arguments_are_named() -> None:
     wrong: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
         ((ctx, "task"), {}, "swapped"),
         (("task", wc), {}, "pass the WorkingContext by name"),
-        (("task", ctx), {"context": ctx}, "the RunContext comes second"),
+        (("task", ctx), {"context": ctx}, "the RunContext has a place of its own"),
         (("task", ctx), {"context": []}, "context must be a WorkingContext, not list"),
         ((["task"], ctx), {}, "task must be a str, not list"),
         (("task", None), {}, "ctx must be a RunContext or another Ctx, not NoneType"),

@@ -12,11 +12,14 @@ import pytest
 
 from agentkit.agents import Agent, ReActCognition, tool
 from agentkit.core.contracts.ports import LLM
+from agentkit.core.contracts.validity import check
+from agentkit.core.policies import compaction
 from agentkit.core.runtime import Budget
 from agentkit.core.testing import make_test_ctx
 from agentkit.models.adapters.anthropic import AnthropicLLM
 from agentkit.models.testing.provider import Answer, AnswerCall, FakeProvider
-from agentkit.state.context import WorkingContext
+from agentkit.state.compaction import TruncationCompactor
+from agentkit.state.context import CharClassTokenCounter, WorkingContext
 from tests.models.adapters.served import ONCE, chat_llm, gemini_llm, responses_llm
 
 pytestmark = pytest.mark.anyio
@@ -69,3 +72,25 @@ async def test_tool_loop_is_accepted_cached_and_priced(wire: str) -> None:
                 assert after.read == before.read + before.write_short + before.write_long
         assert result.usage.cache_read_tokens > 0.6 * result.usage.prompt_tokens
         assert 0 < budget.spent.cost_usd == result.usage.cost_usd
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_loop_that_is_compacted_on_its_way_stays_acceptable(wire: str) -> None:
+    """C4, K3: one prompt with a long tool loop, shortened in the middle of it, and marks that follow."""
+    model, make = WIRES[wire]
+    told: list[str] = []
+    calls = [Answer(calls=(AnswerCall("look", {"page": n}),)) for n in range(14)]
+    with FakeProvider(answers=[*calls, "Done."]) as provider:
+        agent = Agent(
+            "reader", model, prompt="You read pages.", volatile="<plan/>", cognition=ReActCognition([look], 20)
+        )
+        ctx = make_test_ctx(
+            llm=make(provider),
+            chat_middleware=[compaction(TruncationCompactor(max_tokens=1_200, keep_recent=4))],
+            observer=lambda event: told.append(event.name),
+        )
+        wc = WorkingContext(token_counter=CharClassTokenCounter())
+        assert (await agent.run("Read.", ctx, context=wc)).output == "Done."
+        assert {exchange.status for exchange in provider.requests} == {200}
+        assert told.count("compaction.done") >= 1
+        assert check(wc.messages) == ()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -309,6 +310,31 @@ async def test_run_writes_nothing_until_a_tool_runs() -> None:
     assert await store.keys() == []
 
 
+async def test_what_cannot_be_written_down_is_not_run() -> None:
+    """W7."""
+    store, wc = FaultyStore(InMemoryStore()), WorkingContext()
+    store.fail(of="commit", error=OSError("disk full"))
+    with pytest.raises(OSError, match="disk full"):
+        await worker().run("go", run_of(store, calls(("1", "write", {"text": "x"}))), context=wc)
+    assert (ran, await store.keys()) == ([], [])
+    assert wc.messages[-1].content == "This call was not run: the run failed (OSError)."
+    store.fail(2, of="commit", error=OSError("disk full"))  # the result is not written, so nobody knows of it later
+    with pytest.raises(OSError, match="disk full"):
+        await worker().run("go", run_of(store, calls(("1", "write", {"text": "x"}))))
+    again = WorkingContext()
+    await worker().resume("test-run", {}, run_of(store, "done"), context=again)
+    assert ran == [("write", "x")]
+    assert again.messages[2].content.startswith(("wrote x", "It is not known"))
+
+
+async def test_swapped_arguments_of_resume_are_named() -> None:
+    ctx: Any = run_of(InMemoryStore())
+    with pytest.raises(TypeError, match=r"not dict: resume\(run_id, decisions, ctx, context=...\)"):
+        await worker().resume("test-run", ctx, {})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="run_id must be a str"):
+        await worker().resume(ctx, {}, ctx)
+
+
 async def test_failed_model_call_leaves_a_run_to_go_on_with() -> None:
     store, wc = InMemoryStore(), WorkingContext()
     with pytest.raises(OSError, match="line"):
@@ -449,3 +475,15 @@ async def test_unknown_outcome_is_a_stand_in() -> None:
     await hanging.resume("test-run", {}, make_test_ctx(llm=FakeLLM("ok"), store=store), context=again)
     assert again.messages[:-1] == wc.messages
     assert check(again.messages) == ()
+
+
+async def test_a_round_costs_the_store_the_same_however_long_the_run() -> None:
+    """W8: only what is new is written."""
+    store, rounds = FaultyStore(InMemoryStore()), 60
+    agent = Agent("a", cognition=ReActCognition([write], max_iterations=99, checkpointer=store_checkpointer))
+    turns = [calls((f"c{n}", "write", {"text": "x" * 200})) for n in range(rounds)]
+    events = agent.stream("go", run_of(store, *turns, "done"))
+    written = [store.written async for event in events if event.kind == "step"]
+    costs = [after - before for before, after in pairwise(written)]
+    assert max(costs[-10:]) < 1.1 * max(costs[:10])
+    assert len(ran) == rounds

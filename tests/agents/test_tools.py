@@ -129,6 +129,16 @@ def test_hints_of_the_place_where_it_is_made_are_found() -> None:
     assert use.parameters["properties"]["it"]["required"] == ["x"]
 
 
+def test_hints_of_run_and_result_need_not_be_found() -> None:
+    """They are often imported for type checkers only."""
+
+    @tool(side_effecting=False)
+    def use(a: int, ctx: OnlyForCheckers) -> OnlyForCheckers:  # type: ignore[name-defined] # noqa: F821
+        return ctx
+
+    assert list(use.parameters["properties"]) == ["a"]
+
+
 def test_callable_objects_and_methods_are_functions_too() -> None:
     class Adder:
         """Adds."""
@@ -142,6 +152,8 @@ def test_callable_objects_and_methods_are_functions_too() -> None:
 
     made = FunctionTool(Adder(), side_effecting=False, name="adder")
     assert (made.description, list(made.parameters["properties"])) == ("Adds.", ["a"])
+    place = FunctionTool(Place, side_effecting=False)
+    assert (place.name, list(place.parameters["properties"])) == ("Place", ["city", "country"])
     said = FunctionTool(Adder().method, side_effecting=False)
     assert (said.name, said.description, list(said.parameters["properties"])) == ("method", "Says.", ["b"])
 

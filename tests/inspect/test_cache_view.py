@@ -219,6 +219,26 @@ def test_savings_are_weighed_by_the_calls_that_came() -> None:
     assert "Calls from which on it would pay now" in text
 
 
+def test_shortening_is_free_once_the_cache_has_expired() -> None:
+    history: list[Message] = []
+    responses = []
+    for turn in range(40):
+        history.append(Message("user", "go on"))
+        call = ToolCall(f"c{turn}", "read", {})
+        history.append(Message("assistant", tool_calls=(call,)))
+        expired = turn == 23
+        billed = billed_by(0, 1100 * turn + 1100) if expired else billed_by(1100 * turn, 1100)
+        minute = turn + (10 if turn >= 23 else 0)
+        responses.append(replace(response(len(history) - 1, minute=minute), reading=billed))
+        history.append(Message("tool", "line of output\n" * 300, "read", call.id))
+    found = view(transcript(history, responses))
+    mask = next(one for one in found.savings if one.name == "mask")
+    assert (mask.number, mask.warm) == (24, False)
+    assert mask.verdict.cost_now < 0 < mask.net_usd
+    text = render_cache([inspect_transcript(transcript(history, responses))])
+    assert "at once, since the cache had" in text.replace("\n    ", " ")
+
+
 def test_responses_without_a_message_stay_in_the_table_and_out_of_the_comparison() -> None:
     found = view(compacted())
     assert len(found.requests) == 12

@@ -127,8 +127,8 @@ class Agent:
     ) -> AsyncGenerator[StreamEvent, None]:
         """`resume`, telling what happens, as `stream` does."""
         if not isinstance(run_id, str):
-            raise TypeError(f"run_id must be a str, not {type(run_id).__name__}: resume(run_id, decisions, ctx)")
-        _check_arguments("", ctx, context)
+            raise TypeError(f"run_id must be a str, not {type(run_id).__name__}: {RESUME}")
+        _check_arguments("", ctx, context, RESUME)
         plan = replace(self._plan, kept=context is not None)
         return self.cognition.resume(plan, run_id, decisions, ctx, _own(ctx) if context is None else context)
 
@@ -147,17 +147,20 @@ def _own(ctx: Ctx) -> WorkingContext:
     return WorkingContext(token_counter=CharClassTokenCounter(), scope=ctx.scope)
 
 
-def _check_arguments(task: Any, ctx: Any, context: Any) -> None:
+RUN, RESUME = "run(task, ctx, context=...)", "resume(run_id, decisions, ctx, context=...)"
+
+
+def _check_arguments(task: Any, ctx: Any, context: Any, call: str = RUN) -> None:
     if _is_run(task) and isinstance(ctx, str):
-        raise TypeError("task and ctx are swapped: run(task, ctx)")
+        raise TypeError(f"task and ctx are swapped: {call}")
     if not isinstance(task, str):
-        raise TypeError(f"task must be a str, not {type(task).__name__}: run(task, ctx, context=...)")
+        raise TypeError(f"task must be a str, not {type(task).__name__}: {call}")
     if isinstance(ctx, WorkingContext):
-        raise TypeError("ctx must be the RunContext; pass the WorkingContext by name: run(task, ctx, context=...)")
+        raise TypeError(f"ctx must be the RunContext; pass the WorkingContext by name: {call}")
     if not _is_run(ctx):
-        raise TypeError(f"ctx must be a RunContext or another Ctx, not {type(ctx).__name__}: run(task, ctx)")
+        raise TypeError(f"ctx must be a RunContext or another Ctx, not {type(ctx).__name__}: {call}")
     if _is_run(context):
-        raise TypeError("context must be a WorkingContext; the RunContext comes second: run(task, ctx, context=...)")
+        raise TypeError(f"context must be a WorkingContext; the RunContext has a place of its own: {call}")
     if context is None:
         return
     if not isinstance(context, WorkingContext):

@@ -4,8 +4,8 @@ invoker and writes the working context."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from math import ceil
 from typing import Any
@@ -20,10 +20,10 @@ from agentkit.core.contracts.usage import Usage
 from agentkit.models.catalog import rates, resolve_window
 from agentkit.state.context import Layout, WorkingContext
 
-from .hooks import CompactionWatch
+from .hooks import CompactionWatch, watching
 from .marks import hint_of
 from .plan import Plan
-from .request_builder import BuiltRequest, RequestBuilder, has_request
+from .request_builder import BuiltRequest, has_request
 from .shortening import shorten_to_fit
 
 
@@ -71,10 +71,17 @@ class Asking:
         await self._take(request, meta, assemble_deltas(deltas))
 
     async def _build(self, task: str) -> BuiltRequest:
-        plan, builder = self.plan, self.plan.builder
-        if getattr(builder, "compactor", None) is not None and isinstance(builder, RequestBuilder):
-            return await builder.build(task, self.wc, self.ctx, plan.output, hooks=plan.hooks)
-        return await builder.build(task, self.wc, self.ctx, plan.output)
+        with self._watched():
+            return await self.plan.builder.build(task, self.wc, self.ctx, self.plan.output)
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """A compaction in here is told to the agent's hooks."""
+        before = watching.set(self.plan.hooks)
+        try:
+            yield
+        finally:
+            watching.reset(before)
 
     async def _request(self, built: BuiltRequest, *, goes_on: bool) -> tuple[ChatRequest, dict[str, Any]]:
         plan, wc = self.plan, self.wc
@@ -167,7 +174,8 @@ class Asking:
         def fits() -> bool:
             return self._overflow(request, self.wc.segments(tools=self.tools, volatile=closing)) is None
 
-        return await shorten_to_fit(self.wc, compactor, self.ctx, self.plan.hooks, factor, fits)
+        with self._watched():
+            return await shorten_to_fit(self.wc, compactor, self.ctx, factor, fits)
 
 
 def require_price(model: str | None, ctx: Ctx) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from inspect import isawaitable
 from typing import Any, TypeAlias
@@ -62,6 +63,10 @@ class Hooks:
         except Exception as error:
             logger.warning("the hook %s failed", name, exc_info=True)
             ctx.emit("hook.failed", hook=name, error=type(error).__name__)
+
+
+watching: ContextVar[Hooks | None] = ContextVar("agentkit_hooks", default=None)
+"""The hooks of the agent that has a request built right now: a request builder may be anybody's, and serve several."""
 
 
 class CompactionWatch:

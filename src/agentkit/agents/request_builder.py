@@ -17,7 +17,6 @@ from agentkit.core.contracts.messages import Message
 from agentkit.core.contracts.ports import Compactor, Ctx, MemorySource
 from agentkit.state.context import Layout, PrefixContext, WorkingContext
 
-from .hooks import Hooks
 from .output import OutputAdapter
 from .shortening import shorten
 
@@ -76,16 +75,10 @@ class RequestBuilder:
         self.prompt_version = stable_hash(prompt)[:12] if prompt else None
 
     async def build(
-        self,
-        task: str,
-        wc: WorkingContext,
-        ctx: Ctx,
-        output_adapter: OutputAdapter | None = None,
-        *,
-        hooks: Hooks | None = None,
+        self, task: str, wc: WorkingContext, ctx: Ctx, output_adapter: OutputAdapter | None = None
     ) -> BuiltRequest:
         """Append `task` to `wc` (an empty one adds nothing), set the prefix where it is due, shorten the transcript
-        where the compactor says so, and lay out the whole. `hooks` are told of a compaction."""
+        where the compactor says so, and lay out the whole."""
         before = wc.prefix
         if not before or (self.reground_every_turn and task):
             grounding = await self._grounding(task, ctx)
@@ -100,7 +93,7 @@ class RequestBuilder:
         if task:
             wc.append(Message("user", task))
         if self.compactor is not None:
-            await shorten(wc, self.compactor, ctx, hooks)
+            await shorten(wc, self.compactor, ctx)
         layout = wc.segments()
         built = BuiltRequest(tuple(layout.messages()), self.prompt_version, wc.count().tokens, layout=layout)
         if self.budget_check is not None:

@@ -92,10 +92,13 @@ def is_model(hint: Any) -> bool:
     return isinstance(hint, type) and hasattr(hint, "model_json_schema") and hasattr(hint, "model_validate")
 
 
-def hints_of(owner: Any, where: str, local: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Type hints of a class or function, names resolved; TypeError where one names what cannot be found."""
+def hints_of(
+    owner: Any, where: str, names: dict[str, Any] | None = None, local: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Type hints of a class, or of what has annotations, resolved by `names` (None: those of its module) and `local`;
+    TypeError where one names what cannot be found."""
     try:
-        return typing.get_type_hints(owner, localns=dict(local or {}), include_extras=True)
+        return typing.get_type_hints(owner, names, dict(local or {}), include_extras=True)
     except (NameError, TypeError) as error:
         raise TypeError(f"{where}: a type hint cannot be resolved: {error}") from error
 

@@ -15,15 +15,13 @@ from agentkit.core.contracts.tokens import measure
 from agentkit.core.policies.compacting import HIGHEST_SCALE, LOWEST_SCALE, Scaled
 from agentkit.state.context import WorkingContext
 
-from .hooks import CompactionWatch, Hooks
+from .hooks import CompactionWatch, Hooks, watching
 
 LARGEST_SCALE = 64.0
 """How much larger than it is counted a transcript is shown to a compactor that sees no reason to shorten it."""
 
 
-async def shorten(
-    wc: WorkingContext, compactor: Compactor, ctx: Ctx, hooks: Hooks | None = None, *, factor: float = 1.0
-) -> bool:
+async def shorten(wc: WorkingContext, compactor: Compactor, ctx: Ctx, *, factor: float = 1.0) -> bool:
     """Whether the compactor shortened the tail. It counts in the provider's tokens, as far as these are known; `factor`
     makes the tail that much larger still.
 
@@ -41,7 +39,7 @@ async def shorten(
         return False
     if not left or (len(left) == len(tail) and all(map(is_, left, tail))):
         return False
-    watch, before = CompactionWatch(hooks or Hooks()), wc.count().tokens
+    watch, before = CompactionWatch(watching.get() or Hooks()), wc.count().tokens
     await watch.before_rewrite(wc, ctx)
     try:
         wc.rewrite(len(tail), left, version=version)
@@ -62,13 +60,13 @@ def providers_scale(wc: WorkingContext) -> float:
 
 
 async def shorten_to_fit(
-    wc: WorkingContext, compactor: Compactor, ctx: Ctx, hooks: Hooks, factor: float, fits: Callable[[], bool]
+    wc: WorkingContext, compactor: Compactor, ctx: Ctx, factor: float, fits: Callable[[], bool]
 ) -> bool:
     """Whether the tail was shortened for a request that was too large by `factor`. A compactor whose own threshold is
     higher is shown a transcript that much larger, then twice that and so on, until what is left `fits`."""
     changed, factor = False, max(factor, 1.0)
     while factor <= LARGEST_SCALE:
-        if await shorten(wc, compactor, ctx, hooks, factor=factor):
+        if await shorten(wc, compactor, ctx, factor=factor):
             changed = True
             if fits():
                 break

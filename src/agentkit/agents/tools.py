@@ -14,6 +14,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePath
+from types import SimpleNamespace
 from typing import Any, Protocol, runtime_checkable
 from uuid import UUID
 
@@ -147,8 +148,7 @@ def tool(
 
 def _parameters(function: Callable[..., Any], name: str, local: Mapping[str, Any] | None) -> tuple[Shape, list[str]]:
     """The arguments' shape, and the names of the parameters that get the run."""
-    owner = function if inspect.isroutine(function) or isinstance(function, type) else type(function).__call__
-    hints = hints_of(owner, name, local)
+    hints = _hints(function, name, local)
     fields: dict[str, Field] = {}
     runs: list[str] = []
     for parameter in inspect.signature(function).parameters.values():
@@ -164,6 +164,18 @@ def _parameters(function: Callable[..., Any], name: str, local: Mapping[str, Any
         shape = shape_of(hint, f"{name}: parameter {parameter.name!r}")
         fields[parameter.name] = Field(shape, True) if required else Field(shape, False, parameter.default)
     return object_shape(fields, dict), runs
+
+
+def _hints(function: Callable[..., Any], name: str, local: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Hints of the parameters. That of the run is known by its name, and that of the result is nobody's concern, so
+    neither has to be found at run time."""
+    if isinstance(function, type):
+        owner: Any = function.__init__  # type: ignore[misc]
+    else:
+        owner = function if inspect.isroutine(function) else type(function).__call__
+    plain = inspect.unwrap(getattr(owner, "__func__", owner))
+    told = {key: hint for key, hint in getattr(plain, "__annotations__", {}).items() if key not in (CTX, "return")}
+    return hints_of(SimpleNamespace(__annotations__=told), name, getattr(plain, "__globals__", None), local)
 
 
 class Toolbox:

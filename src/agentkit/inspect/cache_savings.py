@@ -38,6 +38,7 @@ class _Candidate:
     behind: int
     extra_usd: float
     rates: Rates
+    warm: bool
 
 
 @dataclass
@@ -49,12 +50,12 @@ class Candidates:
     found: list[_Candidate] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
 
-    def look(self, number: int, sent: Sent, sizes: Sizes, rates: Rates | None) -> None:
-        """Take in the next request."""
+    def look(self, number: int, sent: Sent, sizes: Sizes, rates: Rates | None, *, warm: bool = True) -> None:
+        """Take in the next request. Not `warm`: the cache had expired, so that all of it was written anew anyway."""
         order = len(self.versions)
         self.versions.append(sent.version)
         step = max(self.of // MOMENTS, 1)
-        if rates is None or rates.read is None or (order % step and number != self.of):
+        if rates is None or rates.read is None or (warm and order % step and number != self.of):
             return
         messages = sent.layout.messages()
         whole, tokens = sizes.total, sizes.tokens
@@ -64,8 +65,9 @@ class Candidates:
         ):
             if dropped <= added:
                 continue
-            extra = (float(rates.read) * whole + float(rates.output) * SUMMARY) / 1e6 if name == "compact" else 0.0
-            self.found.append(_Candidate(name, number, order, sent.version, dropped, added, behind, extra, rates))
+            read = float(rates.read if warm else rates.input)  # what the model that writes the summary reads
+            extra = (read * whole + float(rates.output) * SUMMARY) / 1e6 if name == "compact" else 0.0
+            self.found.append(_Candidate(name, number, order, sent.version, dropped, added, behind, extra, rates, warm))
 
     def best(self) -> tuple[Saving, ...]:
         """Of each kind the moment that would have saved the most, or lost the least."""
@@ -78,7 +80,7 @@ class Candidates:
             net = verdict.saved_per_call * calls - verdict.cost_now
             if one.name not in savings or net > savings[one.name].net_usd:
                 savings[one.name] = Saving(
-                    one.name, one.number, one.dropped, one.added, one.behind, calls, verdict, net
+                    one.name, one.number, one.dropped, one.added, one.behind, calls, verdict, net, warm=one.warm
                 )
         return tuple(self._with_later(saving) for saving in savings.values())
 
@@ -89,7 +91,7 @@ class Candidates:
         return replace(saving, later=self._pays(last, 0).break_even_calls)
 
     def _pays(self, one: _Candidate, calls: int) -> Verdict:
-        return pays(one.rates, one.behind, one.dropped, one.added, calls, extra_usd=one.extra_usd)
+        return pays(one.rates, one.behind, one.dropped, one.added, calls, extra_usd=one.extra_usd, warm=one.warm)
 
 
 def _mask(

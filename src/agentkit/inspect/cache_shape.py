@@ -63,6 +63,7 @@ def _saving(one: Saving) -> dict[str, Any]:
         "added": one.added,
         "behind": one.behind,
         "calls": one.calls,
+        "warm": one.warm,
         "pays": one.verdict.pays,
         "cost_now": round(one.verdict.cost_now, 6),
         "saved_per_call": round(one.verdict.saved_per_call, 6),

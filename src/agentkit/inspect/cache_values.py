@@ -82,7 +82,7 @@ class Saving:
     """What shortening the context once would have brought, at the best moment in hindsight. `name`: mask or compact;
     `number`: the request in front of which; `dropped`, `added` and `behind` tokens and `calls` as `pays` takes them;
     `net_usd` over the calls that came; `later`: from how many further calls on it would pay now, None where nothing
-    could be dropped."""
+    could be dropped; not `warm`: the cache had expired just then, so that nothing was lost by it."""
 
     name: str
     number: int
@@ -93,6 +93,7 @@ class Saving:
     verdict: Verdict
     net_usd: float
     later: float | None = None
+    warm: bool = True
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from itertools import pairwise
 
 from agentkit.core.contracts.usage import Usage
-from agentkit.models.cache import CacheReport, CacheRules, Prompt, PromptCache, explain, rules_for
+from agentkit.models.cache import CacheReport, CacheRules, Prompt, explain, rules_for
 from agentkit.models.cache.placing import readable
 from agentkit.models.catalog.compact import quote, rates
 from agentkit.models.usage import UsageReading
 from agentkit.state.context.tokens import AdditiveCounter
 from agentkit.transcripts import Transcript
 
-from .cache_requests import Planner, Sent, Sizes, as_sent, head_of, sent_requests
+from .cache_plans import Plans, wanted_variants
+from .cache_requests import Sent, Sizes, as_sent, sent_requests
 from .cache_savings import Candidates
 from .cache_times import Pause, Pauses, request_times
 from .cache_values import BreakKind, CacheRequest, CacheView, Scenario
@@ -28,8 +28,6 @@ from .responses import mode_of, moment
 from .values import Accuracy, Cost, Response
 
 SCENARIOS = ("recorded", "uncached", "library", "library_long", "library_kept", "best")
-SHORTEST_LIFE = 300
-"""Seconds that an entry lives at least, with any provider."""
 
 
 def cache_view(
@@ -42,7 +40,7 @@ def cache_view(
     is_reported = any(reading is not None for reading in readings)
     times = request_times(transcript, responses)
     sizes, candidates = Sizes(counter, accuracy.factor), Candidates(counter, len(responses))
-    run = _Run(counter, sizes, candidates, is_reported, _wanted(readings, times))
+    run = _Run(counter, sizes, candidates, is_reported, Plans(wanted_variants(readings, times)))
     sent = _Lockstep(transcript, counter)
     rows = [
         run.request(one, reading, None if one.place is None else sent.at(one.place), at)
@@ -82,14 +80,6 @@ class _Lockstep:
 
 
 @dataclass
-class _Lane:
-    """One way to send the requests of a model: its plan and the cache that it meets."""
-
-    planner: Planner
-    cache: PromptCache
-
-
-@dataclass
 class _Run:
     """One pass over the responses of a conversation."""
 
@@ -97,16 +87,13 @@ class _Run:
     sizes: Sizes
     candidates: Candidates
     is_reported: bool
-    wanted: frozenset[str]
+    plans: Plans
     rules: dict[str, CacheRules | None] = field(default_factory=dict)
     compared: int = 0
     has_cache_figures: bool = True
     assumed: set[str] = field(default_factory=set)
     sums: dict[str, tuple[Usage, Cost]] = field(default_factory=dict)
-    lanes: dict[tuple[str, str], _Lane] = field(default_factory=dict)
     last: tuple[Sent, UsageReading, str] | None = None
-    clock: float = 0.0
-    """Seconds since the first request; an unknown pause is none."""
     pauses: Pauses = field(default_factory=Pauses)
     has_long: bool = False
     """Whether the client asked for the longer lifetime."""
@@ -129,9 +116,12 @@ class _Run:
             self.has_long |= reading.usage.cache_write_long_tokens > 0
         if pause is None and self.pauses.has_begun:
             self.assumed.add("times")
-        self.clock += 0.0 if pause is None else pause.most
+        self.plans.clock += 0.0 if pause is None else pause.most
         self.pauses.add(at, was_whole=row.reason == "none")
-        planned = self._planned(response, reading, sent, rules, row)
+        output = reading.usage.output_tokens if reading is not None else self._estimated_output(sent)
+        planned = self.plans.send(sent, self.sizes, response.model, rules, row, output)
+        if reading is not None:
+            planned["recorded"] = reading.usage
         # A response of several prompts, of several models, or one whose figures are in doubt, says nothing about this
         # request alone.
         whole = response.reported if self.is_reported else self.sizes.total
@@ -145,9 +135,8 @@ class _Run:
         for name, cost in costs.items():
             usage, so_far = self.sums.get(name, (Usage(), Cost()))
             self.sums[name] = usage + planned[name], so_far + cost
-        self.candidates.look(
-            response.number, sent, self.sizes, rates(response.model, at=moment(response.time), prompt_tokens=whole)
-        )
+        price = rates(response.model, at=moment(response.time), prompt_tokens=whole)
+        self.candidates.look(response.number, sent, self.sizes, price, warm=row.reason != "expired")
         told = tuple(costs[name].usd if name in costs and costs[name].is_known else None for name in SCENARIOS)
         return replace(row, planned=planned["library"], costs=told)
 
@@ -219,44 +208,6 @@ class _Run:
         )
         return _told(row, report, pause)
 
-    def _planned(
-        self, response: Response, reading: UsageReading | None, sent: Sent, rules: CacheRules, row: CacheRequest
-    ) -> dict[str, Usage]:
-        """What each way to send this request is billed. Every one is sent, whether it can be compared or not: the next
-        ones read what it left. What the provider dropped for no reason in the record is dropped everywhere, but for
-        `library_kept`."""
-        model = response.model or ""
-        output = reading.usage.output_tokens if reading is not None else self._estimated_output(sent)
-        found: dict[str, Usage] = {}
-        if reading is not None:
-            found["recorded"] = reading.usage
-        long = next((name for name in rules.ttl if rules.is_long(name)), None)
-        lifetimes = (("library", rules.default_ttl), ("library_long", long), ("library_kept", rules.default_ttl))
-        for name, ttl in lifetimes:
-            if ttl is None or name not in self.wanted:
-                continue
-            lane = self._lane(name, model, rules, ttl)
-            prompt = lane.planner.prompt(sent, self.sizes, model)
-            if row.reason == "unexplained" and name != "library_kept":
-                lane.cache.evict(prompt, keep=row.read or 0)
-            # What was still there when the rest was gone would have been there for any client.
-            kept = row.read or 0 if row.reason in ("unexplained", "expired") else 0
-            if name == "library":
-                found["uncached"] = Usage(prompt.tokens, output)
-                ceiling = max(lane.cache.ceiling(prompt, at=self.clock), min(kept, prompt.tokens))
-                found["best"] = _best(rules, prompt, ceiling, output)
-            found[name] = _with_read(lane.cache.send(prompt, at=self.clock).usage(output), kept)
-        return found
-
-    def _lane(self, name: str, model: str, rules: CacheRules, ttl: str) -> _Lane:
-        lane = self.lanes.get((name, model))
-        if lane is None:
-            cache = PromptCache(rules, ceilings=name == "library")
-            lane = self.lanes[name, model] = _Lane(Planner(rules, ttl), cache)
-            if self.sizes.known and len(self.rules) == 1:
-                lane.cache.send(head_of(self.sizes, model, rules, ttl), at=self.clock)
-        return lane
-
     def _estimated_output(self, sent: Sent) -> int:
         return round(self.sizes.factor * self.counter.settle(*self.counter.weigh(sent.answer)))
 
@@ -293,42 +244,6 @@ def _told(row: CacheRequest, report: CacheReport, pause: Pause | None) -> CacheR
         advice=report.advice,
         lost=report.lost_tokens,
         lost_usd=report.lost_usd,
-    )
-
-
-def _best(rules: CacheRules, prompt: Prompt, ceiling: int, output: int) -> Usage:
-    """All that can be read is read, and the rest is kept where keeping is billed."""
-    rest = prompt.tokens - ceiling
-    write = rest if rules.marks and readable(rules, prompt.tokens, prompt.tokens) else 0
-    return Usage(rest - write, output, cache_read_tokens=ceiling, cache_write_tokens=write)
-
-
-def _wanted(readings: Sequence[UsageReading | None], times: Sequence[float | None]) -> frozenset[str]:
-    """The variants that can differ from the plain plan at all: without a pause none lives longer, and without a read
-    that was too small nothing was dropped."""
-    wanted = {"library"}
-    known = [time for time in times if time is not None]
-    if any(later - earlier >= SHORTEST_LIFE for earlier, later in pairwise(known)):
-        wanted.add("library_long")
-    for one, other in pairwise(reading for reading in readings if reading is not None):
-        if other.usage.cache_read_tokens < one.usage.cache_read_tokens + one.usage.cache_write_tokens:
-            wanted.add("library_kept")
-        if not one.usage.cache_write_tokens and other.usage.cache_read_tokens < one.usage.prompt_tokens:
-            wanted.add("library_kept")
-    return frozenset(wanted)
-
-
-def _with_read(usage: Usage, kept: int) -> Usage:
-    """What the provider had kept of a dropped prompt it would have read for any client: the record has no block that
-    ends there, so it is taken off by hand."""
-    more = max(min(kept, usage.prompt_tokens) - usage.cache_read_tokens, 0)
-    written = min(more, usage.cache_write_tokens)
-    return replace(
-        usage,
-        input_tokens=usage.input_tokens - (more - written),
-        cache_read_tokens=usage.cache_read_tokens + more,
-        cache_write_tokens=usage.cache_write_tokens - written,
-        cache_write_long_tokens=min(usage.cache_write_long_tokens, usage.cache_write_tokens - written),
     )
 
 

@@ -108,13 +108,16 @@ def basis(view: CacheView) -> str:
 
 def saving(one: Saving) -> tuple[str, str]:
     """What was done, and what came of it."""
-    now = f"{wording.usd(Decimal(str(round(abs(one.verdict.cost_now), 6))))}"
-    each = f"{wording.usd(Decimal(str(round(one.verdict.saved_per_call, 6))))}"
-    net = f"{wording.usd(Decimal(str(round(abs(one.net_usd), 6))))}"
+    cost, each, net = (
+        wording.usd(Decimal(str(round(abs(value), 6))))
+        for value in (one.verdict.cost_now, one.verdict.saved_per_call, one.net_usd)
+    )
     what = f"{_SAVINGS[one.name]} before response {one.number:,}"
+    once = f"costs {cost} at once" if one.verdict.cost_now > 0 else f"saves {cost} at once"
+    cold = "" if one.warm else ", since the cache had expired"
     came = f"{one.calls:,} calls came, {calls(one.verdict.break_even_calls)} were needed"
     end = f"{net} saved in all" if one.net_usd > 0 else f"{net} lost in all"
-    return what, f"drops {one.dropped:,} tokens; costs {now} at once, saves {each} a call; {came}: {end}"
+    return what, f"drops {one.dropped:,} tokens; {once}{cold}, saves {each} a call; {came}: {end}"
 
 
 def now(savings: Sequence[Saving]) -> str:

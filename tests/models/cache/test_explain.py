@@ -225,6 +225,11 @@ def test_clock(a: str, b: str) -> None:
     assert cause(system(RULES + a), system(RULES + b), at=1796100100.0) == "clock"
 
 
+def test_the_detail_shows_whole_words() -> None:
+    found = explain(system(RULES + "At 2026-12-01T05:00."), system(RULES + "At 2026-12-01T05:01."), rules=CLAUDE)
+    assert found.detail == "'2026-12-01T05:00' became '2026-12-01T05:01'"
+
+
 def test_a_bare_number_is_no_time_without_a_clock() -> None:
     assert cause(system(RULES + "Stamp 1796100000."), system(RULES + "Stamp 1796100060.")) == "counter"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -70,7 +71,18 @@ def _difference(a: str, b: str) -> str:
     if not a or not b:
         return ""
     head, end_a, end_b = span(a, b)
-    return f"{_short(a[head:end_a])} became {_short(b[head:end_b])}"
+    before = _WORD_END.search(a[max(head - 24, 0) : head])
+    head -= len(before[0]) if before else 0
+    return f"{_short(_to_word_end(a, head, end_a))} became {_short(_to_word_end(b, head, end_b))}"
+
+
+_WORD = r"[\w:.+/-]*"
+_WORD_END, _WORD_START = re.compile(_WORD + r"\Z"), re.compile(_WORD)
+
+
+def _to_word_end(text: str, start: int, end: int) -> str:
+    rest = _WORD_START.match(text[end : end + 24])
+    return text[start : end + (len(rest[0].rstrip(".:")) if rest else 0)]
 
 
 def _short(text: str) -> str:
