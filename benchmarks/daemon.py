@@ -119,10 +119,10 @@ def throughput() -> Table:
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        # Both on the event loop that `agentd` runs on, and in a process that looks for garbage as its does.
-        ours = process.run(run(folder))
+        # Both in a process that looks for garbage as that of `agentd` does.
+        ours = asyncio.run(run(folder))
         rows = _rows_of(folder / "store" / "agentd.db")
-        plain = process.run(_plain(folder / "plain.db", rows, conversations, turns))
+        plain = asyncio.run(_plain(folder / "plain.db", rows, conversations, turns))
         print(f"     ours {ours:,.0f} turns/s, plain loop {plain:,.0f}", flush=True)
         _where(folder / "profile")
     table.faster("durable turns of the daemon", "the same rows through the plainest group commit", ours / plain,
@@ -227,7 +227,7 @@ def _where(folder: Path) -> None:
     """Prints where the time of the daemon's turns goes: its own thread by module, and the writer's."""
     folder.mkdir()
     code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import daemon; "
-    subprocess.run([sys.executable, "-c", f"{code}daemon.profile({str(folder)!r})"], check=True)
+    subasyncio.run([sys.executable, "-c", f"{code}daemon.profile({str(folder)!r})"], check=True)
 
 
 def profile(folder: str) -> None:
@@ -264,7 +264,7 @@ def profile(folder: str) -> None:
             over.set()
             watcher.join()
 
-    process.run(run())
+    asyncio.run(run())
     for thread in ("loop", "writer"):
         mine = Counter({name: count for name, count in samples.items() if name.startswith(thread)})
         total = sum(mine.values()) or 1
@@ -314,7 +314,7 @@ def _life(folder: Path) -> tuple[float, int]:
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import asyncio, daemon; "
         f"asyncio.run(daemon.first_answer({str(folder)!r}))"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    done = subasyncio.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     seconds, size = done.stdout.split()
     return float(seconds), int(size)
 

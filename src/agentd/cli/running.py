@@ -33,11 +33,12 @@ def command(ctx: click.Context, files: tuple[str, ...], prompt: str | None, fres
     if prompt is not None:
         ctx.meta[FLAGS].append(("agent.prompt", prompt))
     found = settings(ctx, files)
+    import asyncio
+
     from agentd.cli.logs import log_to_stderr
-    from agentd.runtime import process
 
     log_to_stderr(found.observability.log_level)
-    code = process.run(_run(found, lambda: settings(ctx, files), fresh=fresh))
+    code = asyncio.run(_run(found, lambda: settings(ctx, files), fresh=fresh))
     ctx.exit(code)
 
 
