@@ -227,7 +227,7 @@ def _where(folder: Path) -> None:
     """Prints where the time of the daemon's turns goes: its own thread by module, and the writer's."""
     folder.mkdir()
     code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import daemon; "
-    subasyncio.run([sys.executable, "-c", f"{code}daemon.profile({str(folder)!r})"], check=True)
+    subprocess.run([sys.executable, "-c", f"{code}daemon.profile({str(folder)!r})"], check=True)
 
 
 def profile(folder: str) -> None:
@@ -314,7 +314,7 @@ def _life(folder: Path) -> tuple[float, int]:
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import asyncio, daemon; "
         f"asyncio.run(daemon.first_answer({str(folder)!r}))"
     )
-    done = subasyncio.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     seconds, size = done.stdout.split()
     return float(seconds), int(size)
 
