@@ -29,7 +29,7 @@ from agentkit.models.catalog import Window, rates
 from agentkit.state.compaction import PriceRates, Summariser
 from agentkit.state.context import CharClassTokenCounter, Layout
 from agentkit.state.context.anchor import Calibration, Observation
-from agentkit.state.context.layout import Segment
+from agentkit.state.context.layout import Segment, first_difference
 
 from .reducing import Situation
 
@@ -37,6 +37,8 @@ SUMMARY_TIMEOUT, SUMMARY_OUTPUT = 120.0, 4_096
 """Seconds, and tokens of the answer, of a summarising call."""
 WARM = 300_000
 """Milliseconds that a provider's cache keeps a request: the shortest lifetime that is sold, five minutes."""
+MISS_TOKENS, MISS_SHARE = 2_048, 0.1
+"""Fewer tokens, or less of what was there, are no miss: providers keep whole steps, of up to 2,048 tokens."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,27 @@ class Terms:
     summariser: Summariser
 
 
+@dataclass(frozen=True)
+class Asked:
+    """The last request of a context: when, in ms, its layout, and the tokens of it that the provider's cache had then,
+    read and written, by its own report."""
+
+    at: int
+    layout: Layout
+    kept: int = 0
+
+
+@dataclass(frozen=True)
+class Miss:
+    """A request found less in the provider's cache than the one before had left there. `segment`: the first that
+    differs, None where nothing does; `cause`: why it differs, else `expired` or `unexplained`; tokens."""
+
+    segment: str | None
+    cause: str
+    expected: int
+    read: int
+
+
 class Requests:
     """Builds the requests of one instance. `repairs`: who gets them sees to it that the transcript is valid for its
     provider, and puts the marks where they belong then; `cache_key`: what providers tell its requests by."""
@@ -97,7 +120,7 @@ class Requests:
         self.learned: dict[str, int] = {}
         """Windows that providers named when they refused a request, by model."""
         self._calibrations: dict[str, Calibration] = {}
-        self._asked: dict[str, tuple[int, Layout]] = {}
+        self._asked: dict[str, Asked] = {}
         self._reported: dict[str, tuple[int, int, int, int]] = {}
         self._views: dict[str, GrowingView] = {}
         self._terms: Terms | None = None
@@ -132,7 +155,7 @@ class Requests:
             self._counter,
             self._calibration(settings.intelligence.model),
             terms.rates,
-            asked is not None and self._clock() - asked[0] < WARM,
+            asked is not None and self._clock() - asked.at < WARM,
             standing.read_only,
         )
         return Situation(terms.reduction, conditions, terms.summariser, work, bodies, SUMMARY_TIMEOUT)
@@ -161,7 +184,7 @@ class Requests:
         shown, size = self._sized(held, situation)
         layout = self._layout(shown, standing, closing)
         asked = self._asked.get(held.id)
-        marks = layout.breakpoints(previous=asked[1] if asked is not None else None)
+        marks = layout.breakpoints(previous=asked.layout if asked is not None else None)
         messages = tuple(layout.messages())
         if not self._repairs:
             view = self._views.get(held.id) or self._views.setdefault(held.id, GrowingView())
@@ -197,11 +220,13 @@ class Requests:
         since = held.showing.since(anchor.entry) if anchor is not None else 0
         return shown, size_of(held.showing.segments(), conditions, anchor=anchor, since=since)
 
-    def answered(self, held: Context, prepared: Prepared, usage: Usage) -> None:
-        """Learn from what the provider reported for a request."""
-        self._asked[held.id] = self._clock(), prepared.layout
+    def answered(self, held: Context, prepared: Prepared, usage: Usage) -> Miss | None:
+        """Learn from what the provider reported for a request. Whether its cache had less of it than it should."""
+        kept = usage.cache_read_tokens + usage.cache_write_tokens
+        asked, last = Asked(self._clock(), prepared.layout, kept), self._asked.get(held.id)
+        self._asked[held.id] = asked
         if usage.prompt_tokens <= 0:
-            return
+            return None
         model = prepared.request.model or ""
         segments = prepared.size.segments
         now = (held.state.version, prepared.last, usage.prompt_tokens - prepared.volatile,
@@ -211,6 +236,7 @@ class Requests:
             seen = Observation(now[3] - before[3], max(now[2] - before[2], 0))
             self._calibrations[model] = self._calibration(model).learn(seen)
         self._reported[held.id] = now
+        return None if last is None else missed(last, asked, usage.cache_read_tokens)
 
     def measured(self, request: ChatRequest) -> int:
         """Estimated prompt tokens of a request that is no conversation's: a summary, a thought."""
@@ -244,6 +270,16 @@ class Requests:
             ),
             standing.canonical,
         )
+
+
+def missed(before: Asked, now: Asked, read: int) -> Miss | None:
+    """What the request `now`, of which `read` tokens came from the cache, should have found there and did not."""
+    if before.kept - read < max(MISS_TOKENS, MISS_SHARE * before.kept):
+        return None
+    difference = first_difference(before.layout, now.layout)
+    if difference is not None:
+        return Miss(difference.segment, difference.reason, before.kept, read)
+    return Miss(None, "expired" if now.at - before.at >= WARM else "unexplained", before.kept, read)
 
 
 def _texts(tools: Sequence[str]) -> list[Message]:

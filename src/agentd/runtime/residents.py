@@ -80,6 +80,7 @@ class Residents:
             for first, last in held.missing():
                 held.load(await self._records.entries(LOG, held.id, first, last), first=first)
             held.loaded()
+            self._events.emit("restore.done", held.id, None, entries=len(held.entries), version=held.state.version)
         return held
 
     def use(self, id: str) -> None:

@@ -267,7 +267,10 @@ class Turn:
             self.services.events.emit("inbox.altered", self.held.id, self.id)
         number = self.loop.round + 1
         entry = self.held.append(clean, now=self.services.clock(), turn=self.id, round=number, source="model")
-        self.services.requests.answered(self.held, prepared, result.usage)
+        miss = self.services.requests.answered(self.held, prepared, result.usage)
+        if miss is not None:
+            self.services.events.emit("cache.miss", self.held.id, self.id, segment=miss.segment, cause=miss.cause,
+                                      expected=miss.expected, read=miss.read)  # fmt: skip
         self.held.state = with_usage(
             self.held.state, result.usage.prompt_tokens, entry=prepared.last, volatile=prepared.volatile
         )

@@ -11,6 +11,7 @@ import pytest
 from agentd.config import Settings, load
 from agentd.runtime.daemon import Daemon
 from agentkit.core.contracts.errors import MissingExtraError
+from agentkit.core.testing import FakeClock
 from agentkit.models.testing.loopback import ForeignHostError
 from agentkit.models.testing.provider import Answer, AnswerCall, Exchange, FakeProvider, WireFault
 
@@ -67,6 +68,20 @@ async def test_a_conversation_with_tools_over_a_restart_is_valid_and_cached(tmp_
         # What was written is read by the next request, also behind a restart; the closing block is never written.
         for before, after in pairwise(bills):
             assert after.read >= before.read + before.write_short, (before, after)
+
+
+async def test_a_cache_that_was_lost_is_told(tmp_path: Path) -> None:
+    """The clock of the provider goes past the lifetime of what it keeps; ours does not."""
+    clock = FakeClock()
+    with FakeProvider(["Well."], repeat=True, clock=clock) as provider:
+        async with await Daemon.open(settings_of(tmp_path, provider, "anthropic")) as agent:
+            for n in range(4):
+                await agent.ask("go on " * 600, context="c")
+                clock.advance(3_600 if n == 2 else 1)
+            found = agent.events.since(0)
+    assert isinstance(found, list)
+    misses = [event.data for event in found if event.name == "cache.miss"]
+    assert [(one["segment"], one["cause"], one["read"]) for one in misses] == [(None, "unexplained", 0)]
 
 
 async def test_a_refusal_for_length_teaches_the_window(tmp_path: Path, wire: str) -> None:
