@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 from agentkit.core.contracts.errors import FormatError, RunSuspendedError
@@ -19,10 +19,12 @@ from agentkit.core.contracts.scope import Scope
 from agentkit.core.contracts.usage import Usage
 from agentkit.core.runtime import RunContext
 from agentkit.state.context import CharClassTokenCounter, WorkingContext
-from agentkit.state.persistence import Checkpoint, Checkpointer, StoreCheckpoints, dehydrate, rehydrate
 
 from .approval import Decision, decision_of
 from .results import AgentResult
+
+if TYPE_CHECKING:  # persistence is loaded by those who keep checkpoints: it is a third of the time to import an agent
+    from agentkit.state.persistence import Checkpoint, Checkpointer
 
 FORMAT = 1
 """Raised by a change that an older release would misread."""
@@ -38,6 +40,8 @@ def store_checkpointer(ctx: Ctx) -> Checkpointer:
     serves several tenants, each in its own part of the store."""
     if ctx.store is None:
         raise ValueError("this run has no store to keep checkpoints in: pass Services(store=...)")
+    from agentkit.state.persistence import Checkpointer, StoreCheckpoints
+
     return Checkpointer(StoreCheckpoints(ctx.store, ctx.scope))
 
 
@@ -105,6 +109,8 @@ class RunRecord:
 
     async def save(self, wc: WorkingContext, progress: Progress, status: str = "running", **more: Any) -> None:
         """Write down where the run stands; what raises says that it is not written."""
+        from agentkit.state.persistence import dehydrate
+
         state = dict(dehydrate(wc, progress.usage, progress.steps))
         if progress.results:
             state["messages"] = (*wc.view(), *progress.in_order())
@@ -196,6 +202,8 @@ def _scope_of(checkpoint: Checkpoint) -> Scope | None:
 
 
 def _found(checkpoint: Checkpoint, saved: Mapping[str, Any]) -> Found:
+    from agentkit.state.persistence import rehydrate
+
     context, usage, after, _ = rehydrate(checkpoint.state, token_counter=CharClassTokenCounter())
     progress = Progress(
         usage,
