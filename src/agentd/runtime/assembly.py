@@ -11,6 +11,7 @@ from agentd.context.registry import Contexts
 from agentd.records import Trouble
 from agentkit.core.contracts.hashing import stable_hash
 from agentkit.core.contracts.ports import LLM
+from agentkit.state.context import CharClassTokenCounter
 
 from .calls import ModelCalls
 from .events import Events
@@ -60,7 +61,8 @@ async def assemble(
     box = ToolBox([*internal_tools(), *tools], settings, sleep=opened.sleep)
     if models.recorded is not None:
         box.set_server(SERVER, replayed_tools(models.recorded))
-    requests = Requests(clock, repairs=models.repairs, cache_key=_cache_key(settings))
+    counter = CharClassTokenCounter(settings.intelligence.model)
+    requests = Requests(clock, counter, repairs=models.repairs, cache_key=_cache_key(settings))
     services: Services
 
     def resident() -> int:
@@ -77,7 +79,9 @@ async def assemble(
         records=opened.records,
         events=events,
         kills=kills,
-        residents=Residents(Contexts(), opened.records, events, clock=clock, limit=resident, forget=requests.forget),
+        residents=Residents(
+            Contexts(counter), opened.records, events, clock=clock, limit=resident, forget=requests.forget
+        ),
         inbox=Inbox(opened.records, clock=clock, ids=opened.ids, limit=inbox_limit),
         governor=governor,
         calls=ModelCalls(models, governor, events),

@@ -153,7 +153,7 @@ class Requests:
             terms.window,
             fixed,
             self._counter,
-            self._calibration(settings.intelligence.model),
+            self._calibration(settings.intelligence.model, standing.tools),
             terms.rates,
             asked is not None and self._clock() - asked.at < WARM,
             standing.read_only,
@@ -234,7 +234,7 @@ class Requests:
         before = self._reported.get(held.id)
         if before is not None and before[0] == now[0] and before[1] < now[1]:
             seen = Observation(now[3] - before[3], max(now[2] - before[2], 0))
-            self._calibrations[model] = self._calibration(model).learn(seen)
+            self._calibrations[model] = self._calibration(model, prepared.request.tools or ()).learn(seen)
         self._reported[held.id] = now
         return None if last is None else missed(last, asked, usage.cache_read_tokens)
 
@@ -251,8 +251,9 @@ class Requests:
         self._reported.pop(id, None)
         self._views.pop(id, None)
 
-    def _calibration(self, model: str) -> Calibration:
-        return self._calibrations.get(model) or Calibration.seed(model)
+    def _calibration(self, model: str, tools: tuple[ToolSchema, ...] = ()) -> Calibration:
+        """What was learned of a model, else what is known of it beforehand, what it adds for tools included."""
+        return self._calibrations.get(model) or Calibration.seed(model, tools=tools)
 
     def _measured(self, standing: Standing) -> int:
         """Estimated tokens of the tools."""

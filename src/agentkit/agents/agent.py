@@ -105,7 +105,7 @@ class Agent:
         `final` with the AgentResult, always the last."""
         _check_arguments(task, ctx, context)
         plan = replace(self._plan, kept=context is not None)
-        return self.cognition.stream(plan, task, ctx, _own(ctx) if context is None else context)
+        return self.cognition.stream(plan, task, ctx, _own(ctx, self.model) if context is None else context)
 
     async def resume(
         self, run_id: str, decisions: Mapping[str, Any], ctx: Ctx, *, context: WorkingContext | None = None
@@ -130,7 +130,9 @@ class Agent:
             raise TypeError(f"run_id must be a str, not {type(run_id).__name__}: {RESUME}")
         _check_arguments("", ctx, context, RESUME)
         plan = replace(self._plan, kept=context is not None)
-        return self.cognition.resume(plan, run_id, decisions, ctx, _own(ctx) if context is None else context)
+        return self.cognition.resume(
+            plan, run_id, decisions, ctx, _own(ctx, self.model) if context is None else context
+        )
 
     def __repr__(self) -> str:
         return f"Agent({self.name!r}, model={self.model!r}, cognition={type(self.cognition).__name__})"
@@ -143,8 +145,8 @@ async def _final(events: AsyncGenerator[StreamEvent, None]) -> AgentResult:
     return found
 
 
-def _own(ctx: Ctx) -> WorkingContext:
-    return WorkingContext(token_counter=CharClassTokenCounter(), scope=ctx.scope)
+def _own(ctx: Ctx, model: str | None) -> WorkingContext:
+    return WorkingContext(token_counter=CharClassTokenCounter(model), scope=ctx.scope)
 
 
 RUN, RESUME = "run(task, ctx, context=...)", "resume(run_id, decisions, ctx, context=...)"
