@@ -274,7 +274,7 @@ async def test_what_is_sent_is_the_context_and_valid(rounds: int, most: int, kee
 
 @pytest.mark.parametrize(
     ("arguments", "options", "error"),
-    [((object(),), {}, TypeError), ((Noting(),), {"at": 1.5}, TypeError), ((Noting(),), {"at": -1}, ValueError)],
+    [(("no compactor",), {}, TypeError), ((Noting(),), {"at": 1.5}, TypeError), ((Noting(),), {"at": -1}, ValueError)],
     ids=str,
 )
 def test_bad_arguments_are_refused(arguments: Any, options: Any, error: type[Exception]) -> None:
