@@ -308,6 +308,7 @@ def test_responses_refuse_what_the_api_refuses(provider: FakeProvider, name: str
 
 
 RESPONSES_TAKEN: dict[str, dict[str, Any]] = {
+    "no tools": {"tools": []},
     "neighbours of one role": {"input": [HI, HI, SAID]},
     "parallel calls": {"input": [HI, item_call(), item_call("b"), item_result("b"), item_result()]},
     "text between call and output": {"input": [HI, item_call(), SAID, item_result()]},
