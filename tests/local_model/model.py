@@ -63,10 +63,10 @@ class LocalModel:
         return found
 
     def chat(self) -> OpenAIChatLLM:
-        return OpenAIChatLLM(self._openai(), model=MODEL, provider="llama.cpp")
+        return OpenAIChatLLM(self.openai(), model=MODEL, provider="llama.cpp")
 
     def responses(self) -> OpenAIResponsesLLM:
-        return OpenAIResponsesLLM(self._openai(), model=MODEL, provider="llama.cpp")
+        return OpenAIResponsesLLM(self.openai(), model=MODEL, provider="llama.cpp")
 
     def messages(self) -> AnthropicLLM:
         http = httpx2.AsyncClient(limits=ONCE, verify=False)
@@ -78,7 +78,7 @@ class LocalModel:
         made: dict[str, LLM] = {"chat": self.chat(), "anthropic": self.messages(), "responses": self.responses()}
         return made[wire]
 
-    def _openai(self) -> openai.AsyncOpenAI:
+    def openai(self) -> openai.AsyncOpenAI:
         http = httpx2.AsyncClient(limits=ONCE, verify=False)
         return openai.AsyncOpenAI(api_key="none", base_url=f"{self.url}/v1", http_client=http)
 

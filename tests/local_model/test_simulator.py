@@ -14,23 +14,7 @@ from tests.local_model.model import MODEL, LocalModel, common
 pytestmark = pytest.mark.local_model
 
 STEPS = 50
-WORDS = [
-    "pier",
-    "ferry",
-    "noon",
-    "ticket",
-    "red",
-    "house",
-    "dog",
-    "deck",
-    "wind",
-    "flag",
-    "island",
-    "bicycle",
-    "master",
-    "green",
-    "lamp",
-]
+WORDS = ["pier", "ferry", "noon", "ticket", "red", "house", "dog", "deck", "wind", "flag", "island", "master", "lamp"]
 
 
 def blocks(tokens: Sequence[int]) -> tuple[Block, ...]:
