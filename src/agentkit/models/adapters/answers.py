@@ -25,13 +25,25 @@ _MODES: Mapping[str, Mode] = {"flex": "flex", "priority": "priority", "batch": "
 
 
 @dataclass(frozen=True)
+class Asked:
+    """A request as it goes out, and what of it the answer has to know. `body`: what is sent; `structured`: it asks for
+    a form."""
+
+    model: str
+    body: dict[str, Any]
+    settings: Settings
+    view: Repaired
+    structured: bool
+
+
+@dataclass(frozen=True)
 class Answer:
     """An answer, read.
 
     `finish`: why it ended, in the library's words (stop, tool_calls, length, content_filter, refusal, else the
-    provider's own); `reason`: as the provider said it. `model`: that answered, `asked`: that was asked. `usage`: what
-    holds the figures, read by the wire `wire`. `about`: what else the provider said, for `meta`. `structured`: the
-    request had a response format, so `parsed` is the text as JSON where it is some.
+    provider's own); `reason`: as the provider said it. `model`: that answered. `usage`: what holds
+    the figures, read by the wire `wire`. `about`: what else the provider said, for `meta`. Where the request `asked`
+    for a form, `parsed` is the text as JSON where it is some.
     """
 
     text: str
@@ -40,14 +52,11 @@ class Answer:
     finish: str | None
     reason: Any
     model: str
-    asked: str
+    asked: Asked
     usage: Any
     wire: str
     about: Mapping[str, Any]
     provider: str
-    settings: Settings
-    view: Repaired
-    structured: bool = False
 
     def result(self) -> LLMResult:
         """The whole answer."""
@@ -87,13 +96,13 @@ class Answer:
         if usage.cost_usd:
             return usage
         mode = _MODES.get(self.reading.tier or "", "standard")
-        model = self.model if rates(self.model) is not None else self.asked
+        model = self.model if rates(self.model) is not None else self.asked.model
         return replace(usage, cost_usd=cost(model, usage, mode=mode))
 
     @property
     def parsed(self) -> Any:
         """The text as JSON, where a form was asked for; None where it is none, which whoever asked has to see to."""
-        if not self.structured:
+        if not self.asked.structured:
             return None
         try:
             return json.loads(self.text)
@@ -102,7 +111,9 @@ class Answer:
 
     @property
     def meta(self) -> dict[str, Any]:
-        return reported(self.provider, {"finish_reason": self.reason, **self.about}, self.settings, self.view)
+        return reported(
+            self.provider, {"finish_reason": self.reason, **self.about}, self.asked.settings, self.asked.view
+        )
 
 
 def without(settings: Settings, refused: Iterable[str]) -> Settings:

@@ -24,7 +24,7 @@ from .anthropic_request import (
     BINDING_BETA,
     NO_FIELD,
     PROVIDER,
-    Asked,
+    Request,
     System,
     closed_schema,
     closed_start,
@@ -115,7 +115,7 @@ class AnthropicLLM:
                 raise
         return await self._answered(self._ask(request))
 
-    async def _answered(self, asked: Asked) -> LLMResult:
+    async def _answered(self, asked: Request) -> LLMResult:
         with provider_errors(PROVIDER):
             raw = await self._client.messages.with_raw_response.create(**asked.arguments(stream=False))
             content = raw.read()
@@ -161,7 +161,7 @@ class AnthropicLLM:
         asked = self._ask(request)
         return {"model": asked.model, **asked.body, **asked.more}
 
-    def _unbinds(self, asked: Asked, error: Exception) -> bool:
+    def _unbinds(self, asked: Request, error: Exception) -> bool:
         """Whether a refusal is about thinking whose conversation has changed, and asking again may help."""
         kind = asked.more.get("thinking", ADAPTIVE).get("type")
         if BOUND not in str(error) or asked.model in self._unbound or kind not in ("adaptive", "enabled"):
@@ -171,7 +171,7 @@ class AnthropicLLM:
 
     # The request
 
-    def _ask(self, request: ChatRequest) -> Asked:
+    def _ask(self, request: ChatRequest) -> Request:
         model = model_of(request, self.model)
         view = self._views.of(request)
         known, settings = abilities_of(model), without(settings_of(request, model), NO_FIELD)
@@ -192,7 +192,7 @@ class AnthropicLLM:
             more["output_config"] = {**more.get("output_config", {}), "format": shape}
         settings = Settings(settings.values, tuple(sorted((*settings.dropped, *refused))))
         headers = {"anthropic-beta": ",".join(betas)} if betas else {}
-        return Asked(model, body, more, headers, settings, view, form is not None)
+        return Request(model, body, settings, view, form is not None, more, headers)
 
     def _body(self, request: ChatRequest, view: Repaired, native: list[dict[str, Any]]) -> dict[str, Any]:
         """Tools, system text and messages, with the marks of the plan. `native`: tools in the provider's own form."""
@@ -218,7 +218,7 @@ class AnthropicLLM:
 # The answer
 
 
-def _answer(asked: Asked, received: Received) -> Answer:
+def _answer(asked: Request, received: Received) -> Answer:
     text, calls, blocks = wire.read_content(received.content)
     reason = received.about.get("stop_reason")
     return Answer(
@@ -228,14 +228,11 @@ def _answer(asked: Asked, received: Received) -> Answer:
         finish=FINISHED.get(reason, reason) if isinstance(reason, str) else None,
         reason=reason,
         model=received.about.get("model") or asked.model,
-        asked=asked.model,
+        asked=asked,
         usage=received.usage,
         wire=PROVIDER,
         about={**received.about, "usage": received.figures, "request_id": received.request_id},
         provider=PROVIDER,
-        settings=asked.settings,
-        view=asked.view,
-        structured=asked.structured,
     )
 
 

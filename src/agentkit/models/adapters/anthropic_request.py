@@ -9,10 +9,10 @@ from typing import Any
 from agentkit.core.contracts.jsontext import json_text
 from agentkit.core.contracts.messages import Message
 from agentkit.core.contracts.offers import ToolSchema
-from agentkit.core.contracts.validity import Repaired
 from agentkit.models.wire import anthropic as wire
 
-from .base import Choice, Settings, choice_of, parameters_of
+from .answers import Asked
+from .base import Choice, choice_of, parameters_of
 
 PROVIDER = "anthropic"
 
@@ -26,17 +26,12 @@ BINDING_BETA = "thinking-binding-controls-2026-08-01"
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A request as it goes out, and what of it the answer has to know. `body`: what the client has arguments for;
-    `more`: fields that go past them, since a client refuses those that newer models no longer take."""
+class Request(Asked):
+    """`body` has what the client has arguments for; `more`: fields that go past them, since a client refuses those that
+    newer models no longer take."""
 
-    model: str
-    body: dict[str, Any]
     more: dict[str, Any]
     headers: dict[str, str]
-    settings: Settings
-    view: Repaired
-    structured: bool
 
     def arguments(self, *, stream: bool | None) -> dict[str, Any]:
         """The client's arguments; `stream` None: for counting, which has neither limit nor sampling."""

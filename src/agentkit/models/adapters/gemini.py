@@ -9,21 +9,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any
 
 from agentkit.core.contracts.errors import PermanentError, TransientError
 from agentkit.core.contracts.messages import Message
 from agentkit.core.contracts.offers import ToolSchema
 from agentkit.core.contracts.requests import ChatRequest, Delta, LLMResult
-from agentkit.core.contracts.validity import GEMINI, Repaired, Rules
+from agentkit.core.contracts.validity import GEMINI, Rules
 from agentkit.models.wire import gemini as wire
 
-from .answers import Answer, decoded, without
+from .answers import Answer, Asked, decoded, without
 from .base import (
     TIMEOUT,
     Choice,
-    Settings,
     ToolForms,
     Views,
     choice_of,
@@ -131,7 +129,7 @@ class GeminiLLM:
 
     # The request
 
-    def _ask(self, request: ChatRequest) -> _Asked:
+    def _ask(self, request: ChatRequest) -> Asked:
         model = model_of(request, self.model)
         view = self._views.of(request)
         lead = leading_system(view.messages)
@@ -164,7 +162,7 @@ class GeminiLLM:
                 generation["responseJsonSchema"] = form.schema
         if generation:
             body["generationConfig"] = generation
-        return _Asked(model, body, settings, view, form is not None)
+        return Asked(model, body, settings, view, form is not None)
 
     def _config(self, body: dict[str, Any], **config: Any) -> dict[str, Any]:
         """What the client is told beside the request: one attempt, the time limit, no calls of its own."""
@@ -175,7 +173,7 @@ class GeminiLLM:
 
     # The answer
 
-    def _answer(self, asked: _Asked, answer: Gathered) -> Answer:
+    def _answer(self, asked: Asked, answer: Gathered) -> Answer:
         about = answer.about
         text, calls, blocks = wire.read_parts(answer.parts, about.get("responseId") or _stamp(asked.view.messages))
         reason = answer.reason
@@ -193,26 +191,12 @@ class GeminiLLM:
             finish=finish,
             reason=reason,
             model=about.get("modelVersion") or asked.model,
-            asked=asked.model,
+            asked=asked,
             usage={"usageMetadata": answer.usage},
             wire="gemini",
             about=told,
             provider=self.provider,
-            settings=asked.settings,
-            view=asked.view,
-            structured=asked.structured,
         )
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """A request as it goes out, and what of it the answer has to know."""
-
-    model: str
-    body: dict[str, Any]
-    settings: Settings
-    view: Repaired
-    structured: bool
 
 
 def _declaration(tool: ToolSchema) -> dict[str, Any]:

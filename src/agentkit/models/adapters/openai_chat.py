@@ -20,7 +20,7 @@ from agentkit.models.cache.rules import CacheRules
 from agentkit.models.wire import openai_chat as wire
 
 from . import openai_marks as marks
-from .answers import Answer, decoded, request_id, without
+from .answers import Answer, Asked, decoded, request_id, without
 from .base import (
     TIMEOUT,
     Choice,
@@ -244,26 +244,18 @@ class OpenAIChatLLM:
             finish=finish,
             reason=reason,
             model=response.get("model") or asked.model,
-            asked=asked.model,
+            asked=asked,
             usage=response,
             wire=self.dialect.usage,
             about=about,
             provider=self.provider,
-            settings=asked.settings,
-            view=asked.view,
-            structured=asked.structured,
         )
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """A request as it goes out, and what of it the answer has to know."""
+class _Asked(Asked):
+    """`details`: reasoning details go back."""
 
-    model: str
-    body: dict[str, Any]
-    settings: Settings
-    view: Repaired
-    structured: bool
     details: bool
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any
 
 from agentkit.core.contracts.errors import PermanentError, TransientError
@@ -21,12 +20,11 @@ from agentkit.models.usage_wires import LONG_TTLS
 from agentkit.models.wire import openai_responses as wire
 
 from . import openai_marks as marks
-from .answers import Answer, decoded, request_id, without
+from .answers import Answer, Asked, decoded, request_id, without
 from .base import (
     TIMEOUT,
     Choice,
     Form,
-    Settings,
     ToolForms,
     Views,
     choice_of,
@@ -132,7 +130,7 @@ class OpenAIResponsesLLM:
 
     # The request
 
-    def _ask(self, request: ChatRequest) -> _Asked:
+    def _ask(self, request: ChatRequest) -> Asked:
         model = model_of(request, self.model)
         view = self._views.of(request)
         rules = marks.marking_rules(model, "openai") if self.provider == "openai" else None
@@ -162,7 +160,7 @@ class OpenAIResponsesLLM:
         if rules is not None:
             body["prompt_cache_options"] = {"mode": "explicit", **values.pop("prompt_cache_options", {})}
         body.update(values)
-        return _Asked(model, body, settings, view, form is not None)
+        return Asked(model, body, settings, view, form is not None)
 
     def _items(
         self, request: ChatRequest, view: Repaired, rules: CacheRules | None, stored: bool
@@ -194,7 +192,7 @@ class OpenAIResponsesLLM:
 
     # The answer
 
-    def _answer(self, asked: _Asked, response: Mapping[str, Any], items: list[Any] | None, named: str | None) -> Answer:
+    def _answer(self, asked: Asked, response: Mapping[str, Any], items: list[Any] | None, named: str | None) -> Answer:
         status = response.get("status")
         if status == "failed" or response.get("error"):
             raise failure_from(response, provider=self.provider)
@@ -218,26 +216,12 @@ class OpenAIResponsesLLM:
             finish=finish,
             reason=reason,
             model=response.get("model") or asked.model,
-            asked=asked.model,
+            asked=asked,
             usage=response,
             wire="openai_responses",
             about={**about, "request_id": named},
             provider=self.provider,
-            settings=asked.settings,
-            view=asked.view,
-            structured=asked.structured,
         )
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """A request as it goes out, and what of it the answer has to know."""
-
-    model: str
-    body: dict[str, Any]
-    settings: Settings
-    view: Repaired
-    structured: bool
 
 
 def _rendered(message: Message, form: wire.ItemForm, kind: str) -> list[dict[str, Any]]:

@@ -240,7 +240,9 @@ def _stamp(request: ChatRequest) -> str:
 def _error(fault: Fault, window: int | None) -> ProviderError:
     if fault.kind == "overflow":
         return ContextOverflowError(fault.message, window=fault.window or window)
-    kinds = {"transient": TransientError, "permanent": PermanentError, "auth": AuthError}
+    kinds: dict[str, type[ProviderError]] = {
+        "transient": TransientError, "permanent": PermanentError, "auth": AuthError
+    }
     return kinds[fault.kind](fault.message)
 
 
