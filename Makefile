@@ -8,7 +8,7 @@ SHELL := /bin/sh
 # Started without any environment, make looks for programs nowhere.
 export PATH ?= /usr/local/bin:/usr/bin:/bin
 .DEFAULT_GOAL := help
-.PHONY: help run test test-model check lint bare bench soak docs clean
+.PHONY: help run test test-model check lint bare bench peers soak docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -39,10 +39,12 @@ bare: .venv/stamp .venv-bare/stamp
 	$(BARE)/python -m pip install -q --no-deps --force-reinstall build/wheel/*.whl
 	$(BARE)/python -m pytest -q tests/bare
 
-bench: .venv/stamp ## print the figures of docs/performance.md
-	@for script in $(filter-out benchmarks/harness.py,$(wildcard benchmarks/*.py)); do \
+bench: .venv/stamp .venv-peers/stamp ## print the figures of docs/performance.md
+	@for script in $(filter-out benchmarks/harness.py benchmarks/conversations.py,$(wildcard benchmarks/*.py)); do \
 		test -e "$$script" || { echo "no benchmarks yet"; break; }; \
 		echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+
+peers: .venv-peers/stamp ## install the libraries that benchmarks compare with into .venv-peers, 250 MB
 
 soak: .venv/stamp .tools/stamp ## the long form: soak tests, many kills, property tests with many examples
 	AGENTKIT_SOAK=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m "(soak or crash or hypothesis) and not local_model" -o faulthandler_timeout=0
@@ -51,7 +53,7 @@ docs: .venv/stamp ## write the generated pages again
 	@if test -e scripts/gen_docs.py; then $(BIN)/python scripts/gen_docs.py; else echo "no generated pages yet"; fi
 
 clean: ## remove everything that was built or installed here
-	rm -rf .venv .venv-bare .venv-model .tools build dist out .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf .venv .venv-bare .venv-model .venv-peers .tools build dist out .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 
 # An environment is made once and filled again when its description changes. pip itself is renewed first: the one that
 # comes with Python 3.11 knows no dependency groups.
@@ -75,6 +77,11 @@ endef
 .venv-model/stamp: constraints-model.txt
 	$(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install -q --disable-pip-version-check --no-deps --only-binary :all: -r constraints-model.txt
+	@touch $@
+
+.venv-peers/stamp: constraints-peers.txt
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install -q --disable-pip-version-check --no-deps --only-binary :all: -r constraints-peers.txt
 	@touch $@
 
 .tools/stamp: scripts/install_browser.py .venv/stamp

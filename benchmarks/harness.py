@@ -50,7 +50,7 @@ class Table:
     """Ratios of one benchmark. A row whose ratio is over its bound makes the script exit with 1."""
 
     title: str
-    rows: list[tuple[str, str, float, float, bool]] = field(default_factory=list)
+    rows: list[tuple[str, str, float, float | None, bool]] = field(default_factory=list)
 
     def add(self, what: str, against: str, ratio: float, *, at_most: float) -> None:
         """`what` costs `ratio` times `against`, and may cost `at_most` times it."""
@@ -61,6 +61,11 @@ class Table:
         """`what` is `ratio` times as fast as `against`, and should be at least `at_least` times."""
         self.rows.append((what, against, ratio, at_least, ratio >= at_least))
         self._print_last(f"at least {at_least:g}")
+
+    def show(self, what: str, against: str, ratio: float) -> None:
+        """`what` costs `ratio` times `against`, for comparison: nothing is promised."""
+        self.rows.append((what, against, ratio, None, True))
+        self._print_last("no bound")
 
     def _print_last(self, bound: str) -> None:
         what, against, ratio, _, good = self.rows[-1]
@@ -74,7 +79,8 @@ class Table:
         """The rows as a table for docs/performance.md."""
         lines = ["| what | against | ratio | bound |", "|---|---|---|---|"]
         for what, against, ratio, bound, good in self.rows:
-            lines.append(f"| {what} | {against} | {ratio:.2f}{'' if good else ' **over**'} | {bound:g} |")
+            told = "-" if bound is None else f"{bound:g}"
+            lines.append(f"| {what} | {against} | {ratio:.2f}{'' if good else ' **over**'} | {told} |")
         return "\n".join(lines)
 
 

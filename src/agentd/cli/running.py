@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -9,7 +10,7 @@ import click
 from agentd.cli.configured import FLAGS, Configured, settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from agentd.config import Settings
     from agentd.runtime.daemon import Daemon
@@ -49,9 +50,28 @@ async def _run(found: Settings, again: Callable[[], Settings], *, fresh: bool) -
 
     signals = Signals()
     signals.listen()
-    async with started(found, fresh=fresh) as agent:
+    async with started(found, fresh=fresh) as agent, _reachable(agent, found):
         process.started()
         return await Life(agent, again, signals).run(found)
+
+
+@asynccontextmanager
+async def _reachable(agent: Daemon, found: Settings) -> AsyncIterator[None]:
+    """Over A2A, where `a2a.listen` is set. Its end comes after the drain: until then senders are answered."""
+    if found.a2a.listen is None:
+        yield
+        return
+    from agentd.cli.starting import CannotStart
+    from agentkit.core.contracts.errors import MissingExtraError
+
+    try:
+        from agentd.a2a.server import Server
+
+        server = Server(agent, found.a2a.listen, found.a2a.tls)
+    except (MissingExtraError, OSError, ValueError) as error:
+        raise CannotStart(str(error)) from error
+    async with server.serving():
+        yield
 
 
 class Signals:
@@ -122,7 +142,7 @@ class Life:
         stopping = asyncio.create_task(self.signals.stopping.wait())
         listening = [asyncio.create_task(self._reloads()), asyncio.create_task(self._hurries())]
         until = found.lifecycle.run_until
-        ends_idle = until == "idle" or (until == "auto" and prompt is not None)
+        ends_idle = until == "idle" or (until == "auto" and prompt is not None and found.a2a.listen is None)
         idle = asyncio.create_task(self._until_idle(found, prompt)) if ends_idle else None
         waiting = [task for task in (over, stopping, idle) if task is not None]
         try:

@@ -79,6 +79,8 @@ def _models(s: Settings) -> Iterator[Finding]:
     for at, server in enumerate(s.mcp.servers):
         if server.url is not None and (problem := _url_problem(server.url)):
             yield Finding(("mcp", "servers", at, "url"), *problem)
+    if s.a2a.url is not None and (problem := _url_problem(s.a2a.url)):
+        yield Finding(("a2a", "url"), *problem)
     for at, peer in enumerate(s.a2a.peers):
         if problem := _url_problem(peer.url):
             yield Finding(("a2a", "peers", at, "url"), *problem)
@@ -223,12 +225,13 @@ def _later(s: Settings) -> Iterator[tuple[bool, Path, str]]:
     yield s.store.kind == "postgres", ("store", "kind"), "use sqlite or memory"
     yield bool(s.agent.approval), ("agent", "approval"), "nobody can be asked yet: leave it off"
     yield s.a2a.scope == "principal", ("a2a", "scope"), "instance"
-    yield s.a2a.listen is not None, ("a2a", "listen"), off
     yield bool(s.a2a.peers), ("a2a", "peers"), off
     yield s.a2a.push.enabled, ("a2a", "push", "enabled"), "false"
     yield s.a2a.extended_card, ("a2a", "extended_card"), "false"
     for at, rule in enumerate(s.a2a.principals):
-        yield rule.match.san is not None, ("a2a", "principals", at, "match", "san"), "match by bearer, subject or any"
+        yield rule.match.san is not None, ("a2a", "principals", at, "match", "san"), "match by bearer or any"
+        unproved = s.a2a.listen is not None and rule.match.subject is not None
+        yield unproved, ("a2a", "principals", at, "match", "subject"), "no transport proves one: match by bearer or any"
     yield s.interface.enabled, ("interface", "enabled"), "false"
     yield s.observability.metrics_addr is not None, ("observability", "metrics_addr"), off
     yield s.observability.otel == "on", ("observability", "otel"), off

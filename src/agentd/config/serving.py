@@ -131,6 +131,7 @@ class A2a(Section):
     """The A2A protocol."""
 
     listen: Listen = Field(default=None, description="host:port, or off")
+    url: Word | None = Field(default=None, description="address in the card, where others reach it by another")
     tls: Tls | None = Field(default=None, description="certificate; default none")
     principals: tuple[Principal, ...] = Field(
         default=(), description="rules, the first that matches holds; none: loopback only"

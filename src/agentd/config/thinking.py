@@ -311,4 +311,6 @@ class Limits(Section):
     max_runs: AtLeastOne = Field(default=8, description="background runs at once")
     tool_timeout: Duration = Field(default=timedelta(seconds=600), description="of one tool call")
     inbox: AtLeastOne = Field(default=10_000, description="accepted messages that wait")
+    requests: Frequency = Field(default=Rate(200, timedelta(seconds=1)), description="requests of one principal")
+    waiting_requests: AtLeastOne = Field(default=512, description="streams and waiting requests of one principal")
     subagents: SubagentLimits = SubagentLimits()

@@ -61,6 +61,10 @@ async def _get(writer: Writer, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _compact(writer: Writer, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    for name in ("target_tokens", "keep_last"):
+        given = arguments.get(name)
+        if given is not None and (type(given) is not int or given < 0):
+            raise ValueError(f"context.compact takes {name} as a whole number of at least 0")
     standing, closing = await writer.services.prompts.of(writer.held, writer.owner, writer.services.settings)
     made = await writer.reduce(
         None,

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,6 +81,7 @@ class Events:
         self._ring: deque[Event] = deque(maxlen=ring)
         self._seq = 0
         self._waiting: set[asyncio.Future[None]] = set()
+        self._listening: dict[str, list[Callable[[Event], None]]] = {}
 
     @property
     def last(self) -> int:
@@ -99,7 +101,20 @@ class Events:
         for waiting in list(self._waiting):
             if not waiting.done():
                 waiting.set_result(None)
+        for tell in tuple(self._listening.get(turn or "", ())):
+            tell(event)
         return event
+
+    @contextmanager
+    def listening(self, turn: str, tell: Callable[[Event], None]) -> Iterator[None]:
+        """Have `tell` called with each event of one turn, as it happens: cheap however many listen to other turns."""
+        self._listening.setdefault(turn, []).append(tell)
+        try:
+            yield
+        finally:
+            self._listening[turn].remove(tell)
+            if not self._listening[turn]:
+                del self._listening[turn]
 
     def since(self, cursor: int) -> list[Event] | Resync:
         """The events after `cursor`; 0 replays what the ring has. Resync for a cursor ahead of the feed or behind the

@@ -36,7 +36,8 @@ class SameId(ValueError):
 
 class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the sender of a message has of it. `state`: submitted, working, completed, failed, canceled or rejected;
-    `end_state` and `reason` say how the turn ended, `output` what it answered; times in ms."""
+    `end_state` and `reason` say how the turn ended, `output` what it answered; `span` the first and last entry of its
+    turn, once it has ended; times in ms."""
 
     id: str
     context: str
@@ -52,6 +53,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True):
     version: int = 1
     created: int = 0
     updated: int = 0
+    span: tuple[int, int] | None = None
 
     @property
     def is_settled(self) -> bool:

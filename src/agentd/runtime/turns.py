@@ -320,7 +320,7 @@ class Turn:
         if self.item.task is None:
             return None
         task = await self.services.inbox.task(self.item.task)
-        usage = self.spent.usage
+        usage, mine = self.spent.usage, [entry.n for entry in self.held.entries if entry.turn == self.id]
         told = {"input": usage.prompt_tokens, "output": usage.output_tokens, "cached": usage.cache_read_tokens,
                 "usd": usage.cost_usd, "calls": self.spent.calls, "rounds": self.loop.round}  # fmt: skip
         return msgspec.structs.replace(
@@ -333,6 +333,7 @@ class Turn:
             usage=told,
             version=task.version + 1,
             updated=self.services.clock(),
+            span=(min(mine), max(mine)) if mine else None,
         )
 
     async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:

@@ -142,7 +142,6 @@ def test_faults_of_all_sources_come_together(tmp_path: Path) -> None:
         ("1.yaml", 6, "intelligence.token"),
         ("2.yaml", 1, "store.kind"),
         ("2.yaml", 3, "a2a.listen"),
-        ("2.yaml", 3, "a2a.listen"),
         ("2.yaml", 4, "a2a.principals[0].role"),
         ("AGENTD_X", None, "x"),
         ("AGENTD_LIMITS__INBOX", None, "limits.inbox"),

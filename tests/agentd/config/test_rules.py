@@ -96,7 +96,10 @@ def test_a_rule_is_silent_where_its_key_is_faulty(tmp_path: Path) -> None:
         ("store: {kind: postgres}", "store.kind"),
         ("agent: {approval: [deploy]}", "agent.approval"),
         ("a2a: {scope: principal}", "a2a.scope"),
-        ("a2a: {listen: '127.0.0.1:80'}", "a2a.listen"),
+        (
+            "a2a: {listen: '127.0.0.1:0', principals: [{id: a, match: {subject: x}, role: user}]}",
+            "a2a.principals[0].match.subject",
+        ),
         ("a2a: {peers: [{name: a, url: 'http://x'}]}", "a2a.peers"),
         ("a2a: {push: {enabled: true}}", "a2a.push.enabled"),
         ("a2a: {extended_card: true}", "a2a.extended_card"),

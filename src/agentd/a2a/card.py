@@ -1,0 +1,52 @@
+"""The agent card: what this agent is, and exactly what it can do. Touches its arguments only."""
+
+from __future__ import annotations
+
+from a2a.types.a2a_pb2 import (
+    AgentCapabilities,
+    AgentCard,
+    AgentInterface,
+    AgentSkill,
+    HTTPAuthSecurityScheme,
+    SecurityRequirement,
+    SecurityScheme,
+    StringList,
+)
+
+from agentd.config import Settings
+from agentkit import __version__
+
+REST = "/rest"
+"""Where the REST binding is; JSON-RPC is at the root."""
+INPUT = ("text/plain", "application/json", "application/octet-stream", "image/*")
+OUTPUT = ("text/plain", "application/json")
+
+
+def card_of(settings: Settings, base: str) -> AgentCard:
+    """The card. `base`: the address of this agent, without a slash at its end."""
+    name = settings.agent.name
+    interfaces = [
+        AgentInterface(url=f"{base}/", protocol_binding="JSONRPC", protocol_version="1.0"),
+        AgentInterface(url=f"{base}{REST}", protocol_binding="HTTP+JSON", protocol_version="1.0"),
+    ]
+    if settings.a2a.compat_0_3:
+        interfaces.append(AgentInterface(url=f"{base}/", protocol_binding="JSONRPC", protocol_version="0.3"))
+    description = settings.agent.description or f"The agent {name}."
+    converse = AgentSkill(
+        id="converse", name="Converse", tags=["conversation"], input_modes=INPUT[:2], output_modes=OUTPUT,
+        description=f"{description} A contextId is a conversation that it remembers.",
+        examples=["What can you do for me?"],
+    )  # fmt: skip
+    made = AgentCard(
+        name=name, description=description, version=__version__, supported_interfaces=interfaces,
+        capabilities=AgentCapabilities(streaming=True, push_notifications=False, extended_agent_card=False),
+        default_input_modes=INPUT, default_output_modes=OUTPUT, skills=[converse],
+    )  # fmt: skip
+    rules = settings.a2a.principals
+    if any(rule.match.bearer is not None for rule in rules):
+        scheme = HTTPAuthSecurityScheme(scheme="bearer", description="a token that the operator gave you")
+        made.security_schemes["bearer"].CopyFrom(SecurityScheme(http_auth_security_scheme=scheme))
+        made.security_requirements.append(SecurityRequirement(schemes={"bearer": StringList()}))
+        if any(rule.match.any for rule in rules):
+            made.security_requirements.append(SecurityRequirement())
+    return made
