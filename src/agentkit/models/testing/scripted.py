@@ -241,7 +241,9 @@ def _error(fault: Fault, window: int | None) -> ProviderError:
     if fault.kind == "overflow":
         return ContextOverflowError(fault.message, window=fault.window or window)
     kinds: dict[str, type[ProviderError]] = {
-        "transient": TransientError, "permanent": PermanentError, "auth": AuthError
+        "transient": TransientError,
+        "permanent": PermanentError,
+        "auth": AuthError,
     }
     return kinds[fault.kind](fault.message)
 
