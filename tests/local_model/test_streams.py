@@ -61,6 +61,15 @@ async def test_who_leaves_in_the_middle_leaves_nothing_behind(model: LocalModel,
     assert result.output == wc.messages[-1].content != ""
 
 
+async def test_an_answer_is_held_to_its_form(model: LocalModel) -> None:
+    words = ["yes", "no"]
+    form = {"type": "object", "properties": {"says": {"enum": words}}, "required": ["says"]}
+    agent = Agent("sea", MODEL, prompt=STANDING, max_tokens=24, options={"seed": 1}, response_format=form)
+    result = await agent.run("Do bicycles go free?", make_test_ctx(llm=model.chat()))
+    assert result.parsed in [{"says": word} for word in words]
+    assert not result.partial
+
+
 async def test_one_prompt_has_one_normal_form_on_three_wires(model: LocalModel) -> None:
     await model.chat().chat(asking())
     size = await model.messages().count_exact(asking())
