@@ -165,6 +165,28 @@ async def test_value_without_a_form_is_an_error_result() -> None:
     assert "a object has no form in JSON" in wc.messages[2].content
 
 
+async def test_odd_exceptions_of_tools_end_no_run() -> None:
+    """`next` of nothing in a thread, which no future can carry, and an exception that has no text."""
+
+    class Odd(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    @tool(side_effecting=False)
+    def first() -> str:
+        return next(iter(()))
+
+    @tool(side_effecting=False)
+    async def odd() -> str:
+        raise Odd
+
+    worker, llm = agent(calls(("1", "first", {}), ("2", "odd", {})), "ok", tools=[first, odd])
+    wc = WorkingContext()
+    async with asyncio.timeout(5):
+        assert (await worker.run("go", make_test_ctx(llm=llm), context=wc)).output == "ok"
+    assert [m.content for m in wc.messages[2:4]] == ["RuntimeError: StopIteration was raised by the function", "Odd"]
+
+
 async def test_base_exceptions_pass_and_leave_a_valid_transcript() -> None:
     class Halt(BaseException):
         pass

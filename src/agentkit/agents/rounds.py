@@ -20,7 +20,7 @@ from agentkit.state.context import WorkingContext
 from .approval import REJECTED, Decision, changed_note
 from .hooks import Hooks
 from .records import Progress, RunRecord
-from .tools import Toolbox, as_result, error_result
+from .tools import Toolbox, as_result, error_result, told
 
 UNKNOWN = "It is not known whether this call took effect: {}. It was not run again. Look before you repeat it."
 NOT_RUN = "This call was not run: {}."
@@ -98,8 +98,7 @@ class Rounds:
         try:
             made = as_result(call, await self._ctx.invoker.invoke_tool(request, self._inside(call), body))
         except Exception as error:
-            text = str(error)
-            made = error_result(call, f"{type(error).__name__}: {text}" if text else type(error).__name__)
+            made = error_result(call, told(error))
         await self._hooks.call("after_tool", self._ctx, request, made)
         return _noted(made, decision)
 

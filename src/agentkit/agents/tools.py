@@ -113,11 +113,19 @@ class FunctionTool:
         given |= dict.fromkeys(self._runs, ctx)
         if inspect.iscoroutinefunction(self.function):
             return await self.function(**given)
-        found = await asyncio.to_thread(self.function, **given)
+        found = await asyncio.to_thread(_called, self.function, given)
         return await found if inspect.isawaitable(found) else found
 
     def __repr__(self) -> str:
         return f"FunctionTool({self.name!r}, side_effecting={self.side_effecting})"
+
+
+def _called(function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+    """What the function returns. No future carries a StopIteration, from `next` of nothing say: its waiter hangs."""
+    try:
+        return function(**given)
+    except StopIteration as error:
+        raise RuntimeError(f"{type(error).__name__} was raised by the function") from error
 
 
 def tool(
@@ -249,6 +257,15 @@ def error_result(call: ToolCall, text: str, *, synthetic: bool = False) -> Messa
     """A result that reports a failure. `synthetic`: it stands for one that there is none of."""
     made = Message("tool", text, call.name, call.id, is_error=True)
     return mark(made, "synthetic") if synthetic else made
+
+
+def told(error: Exception) -> str:
+    """An exception as a model is shown it: its class, and its text, if it has one."""
+    try:
+        text = str(error)
+    except Exception:  # the exception's own code runs here
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _text(value: Any) -> str:

@@ -64,6 +64,12 @@ async def test_responses_by_rule() -> None:
     assert await FakeLLM(slowly).chat(ask("q")) == LLMResult("q", usage=Usage(1))
 
 
+def test_answers_that_are_no_rule_are_refused_at_once() -> None:
+    answers: Any = ["one", "two"]
+    with pytest.raises(TypeError, match=r"not list; for one answer after the other: FakeLLM\(\)\.script"):
+        FakeLLM(answers)
+
+
 @pytest.mark.anyio
 async def test_script_repeats_its_last_turn() -> None:
     call = ToolCall("c1", "look", {"a": 1})

@@ -305,3 +305,9 @@ def test_what_is_valid_is_sent_without_a_repair(messages: list[Message]) -> None
         total = sum(len(m["content"]) for m in body["messages"]) + len(body.get("system", ()))
         sizes = [1 if message.role == "tool" else len(message.ordered) for message in messages]
         assert total == sum(sizes)
+
+
+@pytest.mark.parametrize("beta", ["ä-2026", "a\nx-api-key: b", "", 5])
+def test_a_beta_that_no_header_can_hold_is_the_callers_mistake(beta: Any) -> None:
+    with pytest.raises(ValueError, match=r"options\.betas must be names of beta features"):
+        body_of(USER, options={"betas": ["one-2026", beta]})

@@ -177,6 +177,8 @@ def test_a_response_format_is_read_in_every_spelling() -> None:
     assert base.form_of(chat_form) == base.Form("n", schema, True)
     assert base.form_of({"type": "json_schema", "schema": schema}) == base.Form("answer", schema)
     assert base.form_of(Model) == base.Form("Model", {"type": "object", "title": "Model"})
+    Model.__name__ = "Page[int]"
+    assert base.form_of(Model) == base.Form("Page_int_", {"type": "object", "title": "Model"})
     with pytest.raises(TypeError, match="under `schema`"):
         base.form_of({"type": "json_schema"})
     with pytest.raises(TypeError, match="response_format must be"):
@@ -191,6 +193,30 @@ def test_a_setting_that_the_model_refuses_is_left_out_and_named() -> None:
     left = base.settings_of(request, "claude-opus-4-7")
     assert tuple(left) == ({"cache_key": "k", "nested": {"a": [1]}}, ("temperature", "top_p"))
     assert base.settings_of(replace(request, temperature=None), "claude-opus-4-7").dropped == ("top_p",)
+
+
+def test_lone_surrogates_beside_the_messages_are_replaced_u1() -> None:
+    half = "a\ud83d"
+    tool = ToolSchema("t", half, {"type": "object", "properties": {half: {"description": half}}})
+    request = ChatRequest((USER,), tools=(tool,), options={"stop": [half], "metadata": {half: half}, "cache_key": half})
+    form = base.form_of({"type": "object", "description": half})
+    forms = base.ToolForms(lambda t: {"name": t.name, "about": t.description, "schema": base.parameters_of(t)})
+    assert form is not None
+    sent = json.dumps([base.settings_of(request, "m").values, form.schema, forms.of((tool,))], ensure_ascii=False)
+    assert sent.encode().decode().count("a\ufffd") == 8
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "named"),
+    [
+        ({"temperature": float("nan")}, ValueError, "temperature must be a finite number, not nan"),
+        ({"metadata": {"a": [b"x"]}}, TypeError, r"metadata.a\[0\] must be JSON data, not bytes"),
+        ({"metadata": {1: 2}}, TypeError, "metadata has the key 1; keys must be str"),
+    ],
+)
+def test_an_option_that_json_cannot_carry_is_named(options: Any, error: type[Exception], named: str) -> None:
+    with pytest.raises(error, match=named):
+        base.settings_of(ChatRequest((USER,), options=options), "m")
 
 
 def test_a_model_is_named_by_the_request_or_the_adapter() -> None:

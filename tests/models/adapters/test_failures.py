@@ -304,6 +304,15 @@ def test_the_cause_of_a_broken_connection_is_named_without_its_text() -> None:
     assert str(found_in(error, "anthropic")) == "anthropic: APIConnectionError (ConnectError): no whole answer came"
 
 
+@pytest.mark.parametrize("cause", [httpx2.LocalProtocolError("x"), httpx2.UnsupportedProtocol("x")])
+def test_what_cannot_leave_this_machine_is_not_sent_again(cause: Exception) -> None:
+    """A header with a line break, an address without a scheme: the caller's mistakes, hidden in the client's error."""
+    error = openai.APIConnectionError(request=REQUEST)
+    error.__cause__ = cause
+    assert isinstance(found_in(error), PermanentError)
+    assert isinstance(found_in(cause), PermanentError)
+
+
 def test_an_unresolved_name_is_a_fault_on_the_way() -> None:
     error = anthropic.APIConnectionError(request=REQUEST)
     error.__cause__ = socket.gaierror("no such host")

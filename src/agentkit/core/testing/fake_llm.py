@@ -42,6 +42,11 @@ class FakeLLM:
         delay: float = 0.0,
         validate: Callable[[Sequence[Message]], Iterable[Any]] | None = None,
     ) -> None:
+        if not isinstance(responses, (str, LLMResult, Mapping)) and not callable(responses):
+            raise TypeError(
+                f"responses must be a text, a mapping or a callable, not {type(responses).__name__}; for one answer "
+                "after the other: FakeLLM().script([...])"
+            )
         self.requests: list[ChatRequest] = []
         """Every request that came, in order, those that failed included."""
         self._rule: Rule | None = responses

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -71,8 +72,12 @@ ADAPTIVE: Mapping[str, Any] = {"type": "adaptive"}
 """How models think that are told nothing, where they always think."""
 
 
+_BETA = re.compile("[!-+.-~-]+")
+
+
 def fields_of(values: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Options under the API's own names, and the names of the beta features among them."""
+    """Options under the API's own names, and the names of the beta features among them. ValueError for a name of a
+    beta feature that no header can hold."""
     values.pop("cache_key", None)
     effort = values.pop("effort", None)
     if effort is not None:
@@ -80,7 +85,11 @@ def fields_of(values: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     stop = values.pop("stop", None)
     if stop is not None:
         values["stop_sequences"] = [stop] if isinstance(stop, str) else list(stop)
-    return values, list(values.pop("betas", ()))
+    betas = list(values.pop("betas", ()))
+    for beta in betas:
+        if not isinstance(beta, str) or not _BETA.fullmatch(beta):
+            raise ValueError(f"options.betas must be names of beta features in visible ASCII, not {beta!r}")
+    return values, betas
 
 
 def set_choice(more: dict[str, Any], given: Any, forced: bool | None) -> tuple[str, ...]:

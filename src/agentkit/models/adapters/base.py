@@ -20,6 +20,8 @@ from agentkit.core.contracts.requests import ChatRequest
 from agentkit.core.contracts.validity import GrowingView, Repaired, Rules, require_request
 from agentkit.models.catalog.abilities import abilities_of
 
+from .sendable import sendable
+
 VIEWS = 32
 """Conversations whose views an adapter keeps at hand; any other is repaired as a whole, which costs time alone."""
 
@@ -124,7 +126,7 @@ class ToolForms:
             for left, right in pairwise(in_order):
                 if left.name == right.name:
                     raise ValueError(f"two tools are named {left.name!r}; a model could not tell them apart")
-            self._forms = [self._render(tool) for tool in in_order]
+            self._forms = [sendable(self._render(tool), f"the tool {tool.name!r}") for tool in in_order]
             self._known = tools
         return self._forms
 
@@ -158,7 +160,7 @@ def choice_of(given: Any) -> Choice | None:
         return Choice("tool", name)
     if isinstance(kind, str) and kind in _CHOICES and len(given) == 1:
         return Choice(_CHOICES[kind])
-    return Choice("native", raw=thaw(given))
+    return Choice("native", raw=sendable(thaw(given), "tool_choice"))
 
 
 _CHOICES = {"auto": "auto", "any": "any", "required": "any", "none": "none"}
@@ -179,7 +181,7 @@ def form_of(given: Any) -> Form | None:
         return None
     describe = getattr(given, "model_json_schema", None)
     if callable(describe):
-        return Form(getattr(given, "__name__", "answer"), describe())
+        return Form(_name_of(getattr(given, "__name__", None)), sendable(describe(), "response_format"))
     if not isinstance(given, Mapping):
         raise TypeError(
             f"response_format must be a JSON Schema, a class with model_json_schema or a mapping, not "
@@ -191,13 +193,14 @@ def form_of(given: Any) -> Form | None:
     if kind == "json_object":
         return Form("answer", None)
     if kind != "json_schema":
-        return Form(_name_of(given.get("title")), thaw(given))
+        return Form(_name_of(given.get("title")), sendable(thaw(given), "response_format"))
     inner = given.get("json_schema")
     inner = inner if isinstance(inner, Mapping) else given
     schema, strict = inner.get("schema"), inner.get("strict")
     if not isinstance(schema, Mapping):
         raise TypeError("a response_format of type json_schema needs its JSON Schema under `schema`")
-    return Form(_name_of(inner.get("name")), thaw(schema), strict if isinstance(strict, bool) else None)
+    plain_schema = sendable(thaw(schema), "response_format")
+    return Form(_name_of(inner.get("name")), plain_schema, strict if isinstance(strict, bool) else None)
 
 
 def _name_of(name: Any) -> str:
@@ -218,7 +221,8 @@ class Settings(NamedTuple):
 
 
 def settings_of(request: ChatRequest, model: str) -> Settings:
-    """Temperature and options of a request, less what the catalogue says that the model refuses.
+    """Temperature and options of a request, less what the catalogue says that the model refuses. TypeError or
+    ValueError for an option that JSON cannot carry.
 
     `cache_key` is among the values where it is set: adapters send it under the provider's own name, or not at all.
     """
@@ -228,7 +232,7 @@ def settings_of(request: ChatRequest, model: str) -> Settings:
     dropped = abilities_of(model).refused(values)
     for name in dropped:
         del values[name]
-    return Settings(values, dropped)
+    return Settings({name: sendable(value, name) for name, value in values.items()}, dropped)
 
 
 def reported(provider: str, said: Mapping[str, Any], settings: Settings, view: Repaired) -> dict[str, Any]:

@@ -48,6 +48,8 @@ _CONNECTION = re.compile(
     r"Timeout|ConnectionError|ConnectError|NetworkError|ReadError|WriteError|CloseError|RemoteProtocolError|"
     r"ProtocolError|TransportError|ClientOSError|ServerDisconnected|IncompleteRead|ClientPayloadError"
 )
+_NEVER_SENT = frozenset({"LocalProtocolError", "UnsupportedProtocol", "InvalidURL"})
+"""Class names of what HTTP libraries raise for an address or a header that cannot be sent: the caller's mistake."""
 _CLIENT_ERRORS = frozenset({"AnthropicError", "OpenAIError", "APIError", "HTTPError", "TransportError", "ClientError"})
 """Class names that stand at the root of the clients' own errors, those of their HTTP libraries included."""
 
@@ -63,6 +65,8 @@ def failure_of(error: BaseException, provider: str = "") -> ProviderError | None
     names = {kind.__name__ for kind in type(error).__mro__}
     told = read_failure(error)
     is_broken_line = isinstance(error, (ConnectionError, TimeoutError)) or any(map(_CONNECTION.search, names))
+    if told.status is None and _is_never_sent(error):
+        return PermanentError(_worded(provider, None, f"{_reason(error)}: an address or a header cannot be sent"))
     if told.status is None and not told.words and not told.body and is_broken_line:
         return TransientError(_worded(provider, None, f"{_reason(error)}: no whole answer came"))
     if told.status is None and names.isdisjoint(_CLIENT_ERRORS):
@@ -122,6 +126,12 @@ def _worded(provider: str, status: int | None, text: str) -> str:
 
 
 # The client's own class
+
+
+def _is_never_sent(error: BaseException) -> bool:
+    """Whether nothing left this machine, and the same request never will. Clients hide it in the cause."""
+    kinds = [kind for one in (error, error.__cause__) if one is not None for kind in type(one).__mro__]
+    return any(kind.__name__ in _NEVER_SENT for kind in kinds)
 
 
 def _reason(error: BaseException) -> str:
