@@ -24,6 +24,7 @@ from a2a.utils.errors import (
     ErrorMapping,
     InternalError,
     InvalidParamsError,
+    JSONParseError,
     TaskNotFoundError,
 )
 
@@ -73,9 +74,10 @@ for _class, (_code, _mapping) in _OURS.items():
     A2A_ERROR_REASONS[_class] = _mapping.reason
 
 
-def code_of(error: A2AError) -> int:
-    """The JSON-RPC code."""
-    return JSON_RPC_ERROR_CODE_MAP.get(type(error), -32603)
+# Its own error for what is no JSON is in one of them only.
+EXCEPTION_MAP[JSONParseError] = JSONRPCError
+A2A_ERROR_MAPPING[JSONParseError] = ErrorMapping(400, "INVALID_ARGUMENT", "PARSE_ERROR")
+A2A_ERROR_REASONS[JSONParseError] = "PARSE_ERROR"
 
 
 def status_of(error: A2AError) -> int:

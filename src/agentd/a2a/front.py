@@ -152,9 +152,13 @@ async def _body(asked: Asked, receive: Receive, limit: int) -> bytes:
             raise Refused(InvalidRequestError("the client went away"), 400)
         chunks.append(message.get("body", b""))
         size += len(chunks[-1])
-        if size > limit:
+        over, more = size > limit, message.get("more_body", False)
+        if over:
+            # Whoever still sends would see the connection reset, and no answer: read on for a while.
+            chunks.clear()
+        if over and (not more or size > 2 * limit):
             raise too_large
-        if not message.get("more_body", False):
+        if not more:
             return b"".join(chunks)
 
 
@@ -166,7 +170,7 @@ def _read(asked: Asked, body: bytes) -> bytes:
         given = json.loads(text, parse_constant=_no_number)
         _require_small(given)
     except (ValueError, RecursionError) as error:
-        raise Refused(JSONParseError(f"the body is no JSON: {str(error) or 'too deep'}"), 200) from None
+        raise Refused(JSONParseError(f"the body is no JSON: {str(error) or 'too deep'}")) from None
     if "\\ud" in text or "\\uD" in text:
         body = replace_surrogates(json.dumps(given, ensure_ascii=False)).encode()
         given = json.loads(body)
@@ -251,8 +255,6 @@ async def _answer(asked: Asked, refused: Refused, send: Send) -> None:
         told, status = build_error_response(asked.id, refused.error), refused.status or 200
     else:
         told, status = build_rest_error_payload(refused.error), refused.status or status_of(refused.error)
-        if status == 200:
-            status = 400
         told["error"]["code"] = status
     body = json.dumps(told).encode()
     headers = {b"content-type": b"application/json", b"content-length": str(len(body)).encode(), **refused.headers}
