@@ -46,6 +46,7 @@ COMMANDS = {
     "prompt": "agentd.cli.prompt",
     "run": "agentd.cli.running",
     "schema": "agentd.cli.schema",
+    "tasks": "agentd.cli.tasks",
 }
 """Subcommands and the modules that hold them, each as `command`."""
 

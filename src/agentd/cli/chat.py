@@ -1,5 +1,5 @@
-"""`agentd chat`: talk to the agent in a terminal, on a store that no daemon holds. Touches what the configuration names
-and the terminal."""
+"""`agentd chat`: talk to the agent in a terminal, on a store that no daemon holds, or with `--url` over A2A to one that
+runs. Touches what the configuration names or the URL leads to, and the terminal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentd.cli.configured import Configured, settings
+from agentd.cli.configured import FLAGS, Configured, settings
+from agentd.cli.remote import token_option
 
 if TYPE_CHECKING:
     import asyncio
@@ -19,15 +20,23 @@ HELP = "/context shows its size, /compact folds old messages, /new begins anothe
 
 @click.command(cls=Configured, short_help="Talk to the agent in a terminal.")
 @click.option("--context", "context", metavar="ID", help="The conversation to go on with; default a new one.")
+@click.option("--url", metavar="URL", help="Talk over A2A to the running agent at this address.")
+@token_option
 @click.pass_context
-def command(ctx: click.Context, files: tuple[str, ...], context: str | None) -> None:
+def command(ctx: click.Context, files: tuple[str, ...], context: str | None, url: str | None, token_env: str) -> None:
     """Read a message a line, print the answer to each. The conversation is stored like any other: name it with
     --context and it goes on another day. Lines that come from a pipe are answered one after the other.
 
-    The store may not be held by a running daemon.
+    The store may not be held by a running daemon: to such a one, talk with --url. It then needs no configuration.
     """
-    found = settings(ctx, files)
     import asyncio
+
+    if url is not None:
+        if files or ctx.meta[FLAGS]:
+            raise click.UsageError("With --url the agent has its configuration: leave -c and flags of keys out.", ctx)
+        asyncio.run(_chat_with(url, token_env, context or ""))
+        return
+    found = settings(ctx, files)
 
     from agentd.cli.logs import log_to_stderr
 
@@ -65,6 +74,33 @@ async def _chat(found: Settings, context: str | None) -> int:
             if agent.halted is not None:
                 return 8
     return 0
+
+
+async def _chat_with(url: str, token_env: str, conversation: str) -> None:
+    import sys
+
+    from agentd.cli.remote import connected, reporting, said
+    from agentkit.inspect.markup import visible
+
+    async with connected(url, token_env) as client:
+        if sys.stdin.isatty():
+            click.echo(f"{url}. /new begins another conversation, /quit ends.")
+        lines = _lines()
+        while (line := await _next(lines)) is not None:
+            text = line.strip()
+            if text in ("/quit", "/exit"):
+                break
+            if text == "/new":
+                conversation = ""
+            elif text.startswith("/"):
+                click.echo(f"unknown command {text.split()[0]}; /new begins another conversation, /quit ends.")
+            elif text:
+                with reporting(url):
+                    answer, now = await said(client, text, conversation)
+                if now != conversation:
+                    click.echo(f"conversation {visible(now)}", err=True)
+                conversation = now
+                click.echo(visible(answer))
 
 
 def _lines() -> asyncio.Queue[str | None]:
