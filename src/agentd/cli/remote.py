@@ -144,7 +144,8 @@ def state_of(status: TaskStatus) -> str:
     """completed, failed ..."""
     from a2a.types.a2a_pb2 import TaskState
 
-    return TaskState.Name(status.state).removeprefix("TASK_STATE_").lower().replace("_", "-")
+    name: str = TaskState.Name(status.state)
+    return name.removeprefix("TASK_STATE_").lower().replace("_", "-")
 
 
 def text_of(parts: Any) -> str:

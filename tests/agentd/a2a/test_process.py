@@ -1,6 +1,5 @@
 """`agentd` as a process behind its listener: the kill in the middle of a task, the drain, and the client commands."""
 
-import os
 import re
 import signal
 import subprocess
@@ -117,13 +116,3 @@ def test_client_commands_talk_to_a_running_agent(tmp_path: Path) -> None:
         assert "sesame" not in chat.stderr + stranger.stderr
     nobody = say(tmp_path, "tasks", "list", "--url", url)
     assert (nobody.returncode, nobody.stderr.startswith("agentd: http://127.0.0.1:")) == (1, True)
-
-
-def test_agent_is_idle_in_a_small_memory(tmp_path: Path) -> None:
-    """The listener does not load a provider's SDK."""
-    file = agent(tmp_path, ["x"])
-    with Process(tmp_path, "-c", file) as process:
-        url = url_of(process)
-        assert rpc(url, "SendMessage", message())["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
-        maps = Path(f"/proc/{process.pid}/maps").read_text() if os.path.exists("/proc") else ""
-        assert "grpc/_cython" not in maps
