@@ -3,6 +3,7 @@
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,17 @@ def test_f48_sigterm_finishes_and_closes_the_door(tmp_path: Path) -> None:
         assert process.end()[0] == 0
         with pytest.raises(httpx.ConnectError):
             httpx.get(url)
+
+
+def test_linter_of_a2a_servers_gives_its_best_grade(tmp_path: Path) -> None:
+    """Card and live behaviour, by a program that is not ours."""
+    with Process(tmp_path, "-c", agent(tmp_path, ["x"])) as process:
+        linter = [str(Path(sys.executable).with_name("a2a-lint")), "--live", url_of(process)]
+        told = subprocess.run(
+            linter, capture_output=True, text=True, timeout=PATIENCE, env=clean_environment(tmp_path, {})
+        )  # fmt: skip
+    assert "GRADE A — 0 error(s), 0 warning(s)" in told.stdout, told.stdout + told.stderr
+    assert "SSE event(s)" in told.stdout
 
 
 def test_address_that_is_taken_is_said(tmp_path: Path) -> None:
