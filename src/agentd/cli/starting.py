@@ -25,23 +25,14 @@ class StoreFailed(CannotStart):
     exit_code = 8
 
 
-class ServersAway(CannotStart):
-    """MCP servers that the configuration requires cannot be reached."""
-
-    exit_code = 6
-
-
 @asynccontextmanager
 async def started(found: Settings, *, fresh: bool = False) -> AsyncIterator[Daemon]:
     """A running daemon, drained at the end. CannotStart says what keeps it from starting."""
-    from agentd.mcp import RequiredServersAway
     from agentd.runtime.daemon import Daemon
     from agentkit.core.contracts.errors import StoreError
 
     try:
         agent = await Daemon.open(found, fresh=fresh)
-    except RequiredServersAway as error:
-        raise ServersAway(str(error)) from error
     except (StoreError, OSError) as error:
         raise StoreFailed(str(error)) from error
     except (ValueError, LookupError) as error:
