@@ -68,6 +68,8 @@ class World:
     def __init__(self, run: Callable[[Awaitable[Any]], Any]) -> None:
         self.answer = Answer("Yes.")
         self.width = len(ADAPTERS)
+        self.runs: list[int] = []
+        """The steps of each run, for as long as contexts were in use."""
         # Size is no matter here: a hundred pictures are more than the smallest of the windows holds.
         self.provider = FakeProvider(self._said, piece=64, keep=8, windows=dict.fromkeys(MODELS, 10**7))
         self.run = run
@@ -165,6 +167,9 @@ class Conversations(RuleBasedStateMachine):
         self.oddities = oddities
         self.main.append(Message("user", "Let us begin."))
         return self.main
+
+    def teardown(self) -> None:
+        self.world.runs.append(self.turns)
 
     # What is said
 
@@ -399,5 +404,10 @@ def test_every_provider_takes_every_conversation(world: World) -> None:
 
 
 @pytest.mark.soak
-def test_every_provider_takes_a_conversation_of_a_thousand_steps(world: World) -> None:
-    _run(world, 5, 1_000)
+def test_every_provider_takes_a_conversation_of_a_thousand_steps(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All adapters are asked after each step. A run of hypothesis ends after some hundreds of steps, by the size of what
+    it has drawn, unless it is given more room."""
+    for module in ("hypothesis.stateful", "hypothesis.internal.conjecture.engine"):
+        monkeypatch.setattr(f"{module}.BUFFER_SIZE", 2**20)
+    _run(world, 4, 1_000)
+    assert sorted(world.runs)[-2] >= 1_000  # beside the simplest run, which does one thing over and over
