@@ -405,8 +405,8 @@ def test_every_provider_takes_every_conversation(world: World) -> None:
 
 @pytest.mark.soak
 def test_every_provider_takes_a_conversation_of_a_thousand_steps(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All adapters are asked after each step. A run of hypothesis ends after some hundreds of steps, by the size of what
-    it has drawn, unless it is given more room."""
+    """All adapters are asked after each step. A run of hypothesis ends after some hundreds of steps, by the size of
+    what it has drawn, unless it is given more room."""
     for module in ("hypothesis.stateful", "hypothesis.internal.conjecture.engine"):
         monkeypatch.setattr(f"{module}.BUFFER_SIZE", 2**20)
     _run(world, 4, 1_000)
