@@ -18,3 +18,5 @@ try:
     import uvicorn  # noqa: F401
 except ImportError as error:
     raise MissingExtraError("agentd", error.name or "a2a-sdk", "a2a.listen") from None
+
+__all__: list[str] = []
