@@ -355,3 +355,11 @@ async def test_exact_count_is_the_providers(provider: FakeProvider) -> None:
 async def test_page_in_place_of_an_answer_is_said() -> None:
     with pytest.raises(PermanentError, match="base URL"):
         await GeminiLLM(Wire([1]).gemini(), model=MODEL).chat(asking(HI))
+
+
+async def test_g1_arguments_that_the_client_cannot_hand_over_are_named() -> None:
+    nested = '{"a": ' * 450 + "1" + "}" * 450
+    with FakeProvider([Answer("", calls=(AnswerCall("look", nested),))]) as provider:
+        llm = gemini_llm(provider, model=MODEL)
+        with pytest.raises(PermanentError, match="nested deeper"):
+            await answered(llm, asking(HI), stream=True)

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from inspect import isasyncgen
 from typing import Any
 
-from agentkit.core.contracts.errors import TransientError
+from agentkit.core.contracts.errors import PermanentError, TransientError
 from agentkit.models.wire.gemini import SIGNATURE
 
 from .base import closed
@@ -46,13 +46,18 @@ class Gathered:
 
 async def sent_chunks(chunks: AsyncIterator[Any]) -> AsyncGenerator[dict[str, Any], None]:
     """The chunks of the client's stream as JSON data. The HTTP response is closed when they end or are closed early.
-    TransientError for data that is no JSON: the line was cut."""
+    TransientError for data that is no JSON: the line was cut. PermanentError for data that is nested deeper than the
+    client hands over."""
     held: list[Any] = []
     try:
         async for chunk in chunks:
             held = held or _open_responses(chunks)  # once something fails, there is no way to them
             yield _respelled(chunk.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=_CLIENTS_OWN))
     except ValueError as error:
+        if "depth" in str(error):
+            raise PermanentError(
+                "the answer is nested deeper than Gemini's client hands over: ask without streaming"
+            ) from error
         if type(error).__name__ != "UnknownApiResponseError":
             raise
         raise TransientError("a chunk of the stream is no JSON object: the answer was cut off") from error
