@@ -149,7 +149,7 @@ def test_capabilities_name_tools_with_their_roles(run: Run, sound: Path) -> None
     assert told["memory.get"] == "all; reads only"
     assert told["memory.set"] == "root, operator, user, agent"
     assert told["sqlite"] == "durable, ttl, lease, search"
-    assert "fake, replay" in out
+    assert "anthropic, fake, gemini, openai, replay" in out
     assert told["turn"] == "end, round, start"
 
 
