@@ -44,7 +44,7 @@ class Batch:
                 _require_lines(write)
             elif not isinstance(write, Remove):
                 raise TypeError(f"a commit holds Save, Add and Remove, not {type(write).__name__}")
-            key = keys.key(write.kind, write.id)
+            key = (keys if write.scope is None else keys.within(write.scope)).key(write.kind, write.id)
             if not isinstance(write, Add):
                 if key in rows:
                     raise ValueError(f"one commit writes a record once, this one writes {key!r} twice")
@@ -54,7 +54,7 @@ class Batch:
             if can_delete or not isinstance(write, Remove):
                 self.writes.append(write)
             else:
-                self.writes.append(Save(write.kind, write.id, GONE, write.seen))
+                self.writes.append(Save(write.kind, write.id, GONE, write.seen, write.scope))
                 if isinstance(write.seen, Anything):
                     self.unseen.append(at)
         self._before: dict[int, Row | None] = {}

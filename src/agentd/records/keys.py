@@ -51,6 +51,7 @@ class Keys:
             raise TypeError(f"scope must be a Scope, not {type(scope).__name__}")
         if type(generation) is not int or generation < 0:
             raise ValueError(f"a generation is a number from 0 on, not {generation!r}")
+        self._named = prefix, instance, generation
         self.base = instance_part(prefix, scope, instance) + f"{generation}/"
         if len(self.base) > MAX_BASE:
             raise ValueError(
@@ -58,6 +59,11 @@ class Keys:
                 "allowed: shorten one of them"
             )
         self._starts: dict[str, str] = {}
+
+    def within(self, scope: Scope) -> Keys:
+        """The same for another tenant."""
+        prefix, instance, generation = self._named
+        return Keys(prefix, scope, instance, generation)
 
     def key(self, kind: str, id: str) -> str:
         """The key of a record."""

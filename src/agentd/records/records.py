@@ -169,7 +169,7 @@ class Records:
         stamp = Stamp(self._ids(), self._clock(), fence, self.instance)
         batch = Batch(writes, self._keys, stamp, can_delete=self.abilities.delete)
         for at in batch.unseen:
-            batch.look(at, await self._look(batch.writes[at].kind, batch.writes[at].id))
+            batch.look(at, await self._look_at(batch, at))
         attempt = rounds = 0
         # Sent again as it is: every step says what it expects to find, so one that is there already is refused, and
         # reading back tells whose it is.
@@ -212,7 +212,8 @@ class Records:
         for write in batch.writes:
             if isinstance(write, Add):
                 last = write.first - 1 + len(write.lines)
-                lines = await self.entries(write.kind, write.id, write.first, last)
+                place = self if write.scope is None else self.within(write.scope)
+                lines = await place.entries(write.kind, write.id, write.first, last)
                 return () if tuple(lines) == write.lines else None
         gone = [await self._look_at(batch, at) is None for at in batch.rows_named]
         return () if all(gone) else None
@@ -225,11 +226,11 @@ class Records:
 
     async def _look_at(self, batch: Batch, at: int) -> Row | None:
         write = batch.writes[at]
-        return await self._look(write.kind, write.id)
+        return await self._look(write.kind, write.id, batch.keys[at])
 
-    async def _look(self, kind: str, id: str) -> Row | None:
+    async def _look(self, kind: str, id: str, key: str | None = None) -> Row | None:
         """A row or tombstone."""
-        key = self._keys.key(kind, id)
+        key = key or self._keys.key(kind, id)
         found = await self._read("get", kind, id, partial(self.store.versioned, key))
         return None if found is None else decode(*found, kind, id)
 

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from agentkit.core.contracts.errors import StoreError
+from agentkit.core.contracts.scope import Scope
 
 from .envelope import Row
 from .watch import Watch
@@ -32,12 +33,14 @@ writes. A row that cannot be read is not written over, even so."""
 
 class Save(msgspec.Struct, frozen=True):
     """Write a row. `state`: JSON text, `null` for a tombstone; it is not looked into. `seen`: the row that this one
-    follows; None: there must be none, or a tombstone."""
+    follows; None: there must be none, or a tombstone. `scope`: the tenant whose row it is, where that is another one
+    than the records are of; its change is committed together with theirs."""
 
     kind: str
     id: str
     state: bytes
     seen: Row | Anything | None = None
+    scope: Scope | None = None
 
 
 class Add(msgspec.Struct, frozen=True):
@@ -47,6 +50,7 @@ class Add(msgspec.Struct, frozen=True):
     id: str
     first: int
     lines: tuple[bytes, ...]
+    scope: Scope | None = None
 
 
 class Remove(msgspec.Struct, frozen=True):
@@ -55,6 +59,7 @@ class Remove(msgspec.Struct, frozen=True):
     kind: str
     id: str
     seen: Row | Anything
+    scope: Scope | None = None
 
 
 Write: TypeAlias = Save | Add | Remove

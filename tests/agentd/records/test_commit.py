@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentd.records import ANY, Add, Records, Remove, Row, Save, Write
+from agentd.records import ANY, Abilities, Add, Records, Remove, Row, Save, Write
 from agentkit.core.contracts.errors import Conflict, Fenced, StoreError, TooLarge
 from agentkit.core.contracts.ports import Lease
 from agentkit.core.contracts.scope import Scope
@@ -124,6 +124,41 @@ async def test_tenants_instances_and_generations_do_not_meet() -> None:
         assert await other.search("log", "root", "x") == []
         await other.commit([Save("context", "root", b"2")])
     assert len(await everything(store)) == 2 + len(others)
+
+
+async def test_one_commit_reaches_another_tenant_and_is_whole() -> None:
+    ann = Scope(domain_id="ann")
+    mine = records(InMemoryStore())
+    hers = mine.within(ann)
+    rows = await mine.commit(
+        [Save("context", "a", b"1"), Save("memory", "a", b"2", scope=ann), Add("log", "a", 1, (b'"x"',), ann)]
+    )
+    assert await mine.get("memory", "a") is None
+    assert await hers.get("memory", "a") == rows[1]
+    assert await hers.get("context", "a") is None
+    assert (await mine.entries("log", "a"), await hers.entries("log", "a")) == ([], [b'"x"'])
+    with pytest.raises(Conflict, match="'memory/a' is at 1, not at the expected 0"):
+        await mine.commit([Save("context", "b", b"1"), Save("memory", "a", b"3", scope=ann)])
+    assert await mine.get("context", "b") is None
+    # What nobody has seen is looked at where it is.
+    await mine.commit([Save("memory", "a", b"4", ANY, ann), Save("memory", "a", b"5")])
+    assert [(await one.get("memory", "a")) is not None for one in (mine, hers)] == [True, True]
+    again = await hers.get("memory", "a")
+    assert again is not None
+    assert (again.seq, again.state) == (2, b"4")
+    await mine.commit([Remove("memory", "a", again, ann)])
+    assert (await hers.get("memory", "a"), await mine.get("memory", "a") is None) == (None, False)
+
+
+@pytest.mark.parametrize("can_delete", [True, False])
+async def test_f14_lost_answer_of_a_commit_for_another_tenant(can_delete: bool) -> None:
+    store, ann = faulty(deletes=can_delete), Scope(domain_id="ann")
+    mine = records(store, abilities=Abilities(delete=can_delete))
+    (row,) = await mine.commit([Save("memory", "a", b"1", scope=ann)])
+    store.lose(of="commit")
+    await mine.commit([Remove("memory", "a", row, ann), Add("log", "a", 1, (b"1",), ann)])
+    assert await mine.within(ann).get("memory", "a") is None
+    assert await mine.within(ann).entries("log", "a") == [b"1"]
 
 
 async def test_every_write_states_the_fence(tmp_path: Path) -> None:
