@@ -8,6 +8,7 @@ its own, so this holds repair, wire forms and adapters against a second opinion.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
@@ -377,12 +378,24 @@ class Conversations(RuleBasedStateMachine):
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    with asyncio.Runner() as runner:
-        made = World(lambda work: runner.run(_awaited(work)))
-        stack = AsyncExitStack()
-        runner.run(made.open(stack))
+    """One event loop that runs all the while, as that of a program does: what a cut stream leaves is closed in it."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    def run(work: Awaitable[Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(_awaited(work), loop).result()
+
+    try:
+        made, stack = World(run), AsyncExitStack()
+        run(made.open(stack))
         yield made
-        runner.run(stack.aclose())
+        run(stack.aclose())
+        run(loop.shutdown_asyncgens())
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 async def _awaited(work: Awaitable[Any]) -> Any:
