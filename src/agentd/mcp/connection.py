@@ -31,7 +31,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 import agentkit
 
 from .backoff import Backoff
-from .errors import ServerDown, leaf, mapped, reason_of
+from .errors import ServerDown, ended, leaf, mapped, reason_of
 
 log = logging.getLogger("agentd")
 T = TypeVar("T")
@@ -225,14 +225,14 @@ class Connection:
             job.cancel()  # in its own time: the server is told that nobody waits any more
             raise
         if job.cancelled():
-            raise ServerDown(self.name, f"the connection ended in the middle of the request: {self.reason}")
+            raise ended(self.name, self.reason)
         error = job.exception()
         if error is None:
             return job.result()
         if not isinstance(error, Exception):
             raise error
         if self._lost.is_set():
-            raise ServerDown(self.name, f"the connection ended in the middle of the request: {self.reason}") from error
+            raise ended(self.name, self.reason) from error
         found = mapped(self.name, error, seconds=seconds)
         if isinstance(found, ServerDown):
             self._suspect.set()

@@ -18,7 +18,10 @@ from pydantic import ValidationError
 
 
 class ServerError(Exception):
-    """A request to an MCP server came to nothing. `server`: its name."""
+    """A request to an MCP server came to nothing. `server`: its name; `may_have_run`: whether it may have taken effect
+    all the same."""
+
+    may_have_run = False
 
     def __init__(self, server: str, reason: str = "a request to it came to nothing") -> None:
         super().__init__(f"the MCP server {server!r}: {reason}")
@@ -29,7 +32,11 @@ class ServerError(Exception):
 
 
 class ServerDown(ServerError, ConnectionError):
-    """There is no connection, or it ended in the middle of a request, which may have taken effect."""
+    """There is no connection, or it ended in the middle of a request, which then may have taken effect."""
+
+    def __init__(self, server: str, reason: str = "there is no connection", *, may_have_run: bool = False) -> None:
+        super().__init__(server, reason)
+        self.may_have_run = may_have_run
 
 
 class CannotStart(ServerDown):
@@ -37,7 +44,9 @@ class CannotStart(ServerDown):
 
 
 class ServerTimeout(ServerError, TimeoutError):
-    """No answer came within the time of the request, which may have taken effect."""
+    """No answer came within the time of the request."""
+
+    may_have_run = True
 
 
 class ServerRefused(ServerError, RuntimeError):
@@ -54,6 +63,13 @@ class ServerRefused(ServerError, RuntimeError):
 class BadAnswer(ServerError, ValueError):
     """Its answer is not what the protocol, or it itself, promises."""
 
+    may_have_run = True
+
+
+def ended(server: str, reason: str) -> ServerDown:
+    """What those get who asked when the connection ended."""
+    return ServerDown(server, f"the connection ended in the middle of the request: {reason}", may_have_run=True)
+
 
 def mapped(server: str, error: Exception, *, seconds: float) -> ServerError:
     """An exception of the SDK as one of ours. `seconds`: the time that the request had."""
@@ -61,7 +77,7 @@ def mapped(server: str, error: Exception, *, seconds: float) -> ServerError:
         return error
     if isinstance(error, MCPError):
         if error.code == CONNECTION_CLOSED:
-            return ServerDown(server, f"the connection ended in the middle of the request ({error.message})")
+            return ended(server, error.message)
         if error.code == REQUEST_TIMEOUT and "timed out" in error.message:
             return ServerTimeout(server, f"it did not answer within {seconds:g} s")
         return ServerRefused(server, error.code, error.message)
