@@ -48,6 +48,7 @@ def capabilities(found: Settings | None = None) -> dict[str, Any]:
         "version": __version__,
         "roles": list(BY_ROLE),
         "tools": _tools(found),
+        "servers": _servers(found),
         "stores": _stores(),
         "dialects": sorted(DIALECTS),
         "events": sorted(NAMES),
@@ -81,6 +82,18 @@ def _tools(found: Settings | None) -> list[dict[str, Any]]:
     return told
 
 
+def _servers(found: Settings | None) -> list[dict[str, Any]]:
+    """The MCP servers that are configured. What they offer, they tell once they run."""
+    return [
+        {
+            "name": server.name,
+            "reached": server.url if server.url is not None else " ".join(server.command or ()),
+            "required": server.required,
+        }
+        for server in (found.mcp.servers if found is not None else ())
+    ]
+
+
 def _stores() -> dict[str, Any]:
     """By the kind that the configuration names."""
     from dataclasses import asdict
@@ -99,6 +112,10 @@ def as_text(told: dict[str, Any]) -> str:
         roles = tool["roles"]
         who = "all" if roles == told["roles"] else ", ".join(roles) or "nobody"
         lines.append(f"  {tool['name']:<{width}}  {who}{'; reads only' if tool['read_only'] else ''}")
+    if told["servers"]:
+        lines += ["", "MCP servers"]
+    for server in told["servers"]:
+        lines.append(f"  {server['name']:<{width}}  {server['reached']}{'; required' if server['required'] else ''}")
     lines += ["", "stores"]
     for kind, can in told["stores"].items():
         lines.append(f"  {kind:<{width}}  {', '.join(name for name, value in can.items() if value is True)}")

@@ -25,16 +25,25 @@ class StoreFailed(CannotStart):
     exit_code = 8
 
 
+class ServerMissing(CannotStart):
+    """An MCP server that the configuration calls required is not there."""
+
+    exit_code = 6
+
+
 @asynccontextmanager
 async def started(found: Settings, *, fresh: bool = False) -> AsyncIterator[Daemon]:
     """A running daemon, drained at the end. CannotStart says what keeps it from starting."""
     from agentd.runtime.daemon import Daemon
+    from agentd.runtime.servers import RequiredServerDown
     from agentkit.core.contracts.errors import StoreError
 
     try:
         agent = await Daemon.open(found, fresh=fresh)
     except (StoreError, OSError) as error:
         raise StoreFailed(str(error)) from error
+    except RequiredServerDown as error:
+        raise ServerMissing(str(error)) from error
     except (ValueError, LookupError) as error:
         raise CannotStart(str(error)) from error
     async with agent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
@@ -13,6 +14,9 @@ from agentd.config.settings import Settings
 from agentd.config.thinking import HOSTS, Allowance, Endpoint
 from agentkit.models.catalog import rates
 
+RECORDING = "replay"
+"""What the tools of a recording that is replayed stand under, as those of a server do."""
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _PER = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 
 
@@ -152,6 +156,11 @@ def _names(s: Settings) -> Iterator[Finding]:
 def _servers(s: Settings) -> Iterator[Finding]:
     for at, server in enumerate(s.mcp.servers):
         place = ("mcp", "servers", at)
+        if not _NAME.fullmatch(server.name):
+            want = "a name of ASCII letters, digits, _, - and ."
+            yield Finding((*place, "name"), repr(clipped(server.name)), want)
+        elif server.name == RECORDING:
+            yield Finding((*place, "name"), repr(server.name), "recordings have it: give it another name")
         if (server.command is None) == (server.url is None):
             found = "neither command nor url" if server.url is None else "both command and url"
             yield Finding(place, found, "a server has one of the two", ((*place, "command"), (*place, "url")))
@@ -221,7 +230,6 @@ def _later(s: Settings) -> Iterator[tuple[bool, Path, str]]:
     yield s.context.background, ("context", "background"), "summaries are made when they are due: false"
     yield s.knowledge.auto_context.tool is not None, ("knowledge", "auto_context", "tool"), off
     yield s.knowledge.auto_context.on != "never", ("knowledge", "auto_context", "on"), "never"
-    yield bool(s.mcp.servers), ("mcp", "servers"), off
     yield s.store.kind == "postgres", ("store", "kind"), "use sqlite or memory"
     yield bool(s.agent.approval), ("agent", "approval"), "nobody can be asked yet: leave it off"
     yield s.a2a.scope == "principal", ("a2a", "scope"), "instance"

@@ -25,6 +25,7 @@ from .reducing import Reducer
 from .replayed import SERVER, replayed_tools
 from .requests import Requests
 from .residents import Residents
+from .servers import McpServers
 from .services import Services
 from .skills import SkillLibrary, SkillSource, folder_sources
 from .slots import Slots
@@ -61,6 +62,8 @@ async def assemble(
     box = ToolBox([*internal_tools(), *tools], settings, sleep=opened.sleep)
     if models.recorded is not None:
         box.set_server(SERVER, replayed_tools(models.recorded))
+    servers = McpServers(box, sleep=opened.sleep)
+    await servers.open(settings.mcp.servers)
     counter = CharClassTokenCounter(settings.intelligence.model)
     requests = Requests(clock, counter, repairs=models.repairs, cache_key=_cache_key(settings))
     services: Services
@@ -90,6 +93,7 @@ async def assemble(
         memory=memory,
         skills=library,
         box=box,
+        servers=servers,
         prompts=Prompts(box, memory, library, events, clock),
         slots=Slots(lambda: services.settings.agent.max_parallel_turns),
         given_skills=tuple(skills),

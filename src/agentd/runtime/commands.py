@@ -52,7 +52,9 @@ async def prepared(
 
 
 async def _status(writer: Writer, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {**await _get(writer, arguments), "degraded": writer.services.is_degraded}
+    services = writer.services
+    told = await _get(writer, arguments)
+    return {**told, "degraded": services.is_degraded, "servers": services.servers.status()}
 
 
 async def _get(writer: Writer, arguments: Mapping[str, Any]) -> dict[str, Any]:

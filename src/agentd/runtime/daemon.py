@@ -73,7 +73,7 @@ class Daemon:
         `model`: in place of the configured one. `tools`: more tools, written in Python. `fresh`: begin a new
         generation, which adopts nothing and deletes nothing. `folder`: what relative paths of the settings are relative
         to. `store`: in place of the configured one; it is closed at the end. Raises Held when another process has the
-        store, and what the store raises.
+        store, what the store raises, and RequiredServerDown.
         """
         opened = await open_instance(
             settings, os.environ if environ is None else environ, fresh=fresh, clock=clock, sleep=sleep, ids=ids,
@@ -81,18 +81,24 @@ class Daemon:
         )  # fmt: skip
         try:
             services = await assemble(opened, settings, model=model, tools=tools, skills=skills, folder=folder)
-            made = cls(opened, services)
-            await made._start()
         except BaseException:
             await opened.aclose()
+            raise
+        made = cls(opened, services)
+        try:
+            await made._start()
+        except BaseException:
+            await made._let_go()
             raise
         return made
 
     async def _start(self) -> None:
         services = self.services
+        self._chores = [asyncio.create_task(self._keep_lease())]  # from now on: servers may take their time
+        await services.servers.come_up(is_one_shot=_is_one_shot(services.settings))
         for item in await services.inbox.load(self._lost):
             self.actors.post(item)
-        self._chores = [asyncio.create_task(self._keep_lease()), asyncio.create_task(self._sweep())]
+        self._chores.append(asyncio.create_task(self._sweep()))
         if changed := self._opened.start.changed:
             log.warning("the configuration differs from that of the start before in: %s", ", ".join(changed))
         services.events.emit("lifecycle.started", None, None, generation=self._opened.start.generation,
@@ -242,11 +248,17 @@ class Daemon:
         """Drain, and give the store back."""
         finished = await self.drain() if self.halted is None else False
         await self.actors.stop()
+        await self._let_go(finished=finished)
+
+    async def _let_go(self, *, finished: bool | None = None) -> None:
+        """End what runs beside the turns, and give back what is open. `finished`: None for a life that never began."""
         for chore in self._chores:
             chore.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
-        self.events.emit("lifecycle.stopped", None, None, finished=finished)
+        if finished is not None:
+            self.events.emit("lifecycle.stopped", None, None, finished=finished)
         try:
+            await self.services.servers.aclose()
             await self.services.skills.aclose()
             await self.services.calls.aclose()
         finally:
@@ -289,6 +301,10 @@ class Daemon:
                 continue
             if any(swept.values()):
                 log.info("swept: %s", ", ".join(f"{count} {name}" for name, count in swept.items() if count))
+
+
+def _is_one_shot(settings: Settings) -> bool:
+    return settings.agent.prompt is not None and settings.a2a.listen is None
 
 
 def _texts(parts: Sequence[Part]) -> list[str]:

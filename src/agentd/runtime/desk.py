@@ -66,6 +66,7 @@ class TurnDesk:
                 "waiting": len(writer.services.inbox),
                 "degraded": writer.services.is_degraded,
             },
+            "servers": writer.services.servers.status(),
             "context": asdict(status_of(writer.held.state, window.tokens, window.source)),
         }
 

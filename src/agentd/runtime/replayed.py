@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agentd.config.rules import RECORDING
 from agentkit.core.contracts.blocks import TextBlock
 from agentkit.core.contracts.frozen import thaw
 from agentkit.core.contracts.messages import Message, ToolCall
@@ -9,7 +10,7 @@ from agentkit.models.adapters.replay import RecordedTools
 
 from .tools.base import Answer, Invocation, Tool, ToolError
 
-SERVER = "replay"
+SERVER = RECORDING
 """What the box of tools calls them: `box.set_server(SERVER, replayed_tools(models.recorded))`. One that is called like
 a tool of the daemon is offered as `replay.<name>`."""
 

@@ -17,6 +17,7 @@ from .memory import MemoryStore
 from .reducing import Reducer
 from .requests import Requests
 from .residents import Residents
+from .servers import McpServers
 from .skills import SkillLibrary, SkillSource, folder_sources
 from .slots import Slots
 from .standing import Prompts
@@ -44,6 +45,7 @@ class Services:
     memory: MemoryStore
     skills: SkillLibrary
     box: ToolBox
+    servers: McpServers
     prompts: Prompts
     slots: Slots
     given_skills: Sequence[SkillSource] = ()
@@ -58,4 +60,5 @@ class Services:
         self.governor.configure(settings)
         await self.governor.ready(self.records)
         self.memory.reload(settings.memory)
+        await self.servers.reload(settings.mcp.servers)
         await self.skills.update([*folder_sources(settings.skills), *self.given_skills], settings.skills)

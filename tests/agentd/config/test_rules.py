@@ -92,7 +92,6 @@ def test_a_rule_is_silent_where_its_key_is_faulty(tmp_path: Path) -> None:
         ("context: {background: true}", "context.background"),
         ("knowledge: {auto_context: {tool: search}}", "knowledge.auto_context.tool"),
         ("knowledge: {auto_context: {on: turn}}", "knowledge.auto_context.on"),
-        ("mcp: {servers: [{name: a, url: 'http://x'}]}", "mcp.servers"),
         ("store: {kind: postgres}", "store.kind"),
         ("agent: {approval: [deploy]}", "agent.approval"),
         ("a2a: {scope: principal}", "a2a.scope"),

@@ -89,7 +89,7 @@ class ToolBox:
         faults, kept = [], {}
         for tool in tools:
             try:
-                self._check(server, tool)
+                self.check(server, tool)
             except UnusableSchema as error:
                 faults.append(str(error))
             else:
@@ -122,11 +122,12 @@ class ToolBox:
         before = self._held.get(wire)
         if before is not None and before.tool is tool and before.name == name:
             return before  # the same schema object, whose text is made once
-        arguments, result = self._check(server, tool)
+        arguments, result = self.check(server, tool)
         schema = ToolSchema(wire, tool.description, tool.parameters)
         return Held(tool, name, wire, schema, arguments, result, server)
 
-    def _check(self, server: str | None, tool: Tool) -> tuple[Checker, Checker | None]:
+    def check(self, server: str | None, tool: Tool) -> tuple[Checker, Checker | None]:
+        """What arguments and results of a tool are checked by, compiled once. Raises UnusableSchema."""
         known = self._checkers.get((server, tool.name))
         if known is not None and known[0] is tool:
             return known[1], known[2]
