@@ -56,6 +56,17 @@ def test_values_come_back_as_they_were_set(memory: Run, monkeypatch: pytest.Monk
     assert memory("get", "colour")[0] == 1
 
 
+def test_senders_may_have_a_memory_of_their_own(memory: Run, sound: Path) -> None:
+    code, _, err = memory("get", "colour", "--principal", "ann")
+    assert (code, "only where a2a.scope is principal" in err) == (2, True)
+    with sound.open("a") as file:
+        file.write("a2a: {scope: principal}\n")
+    assert memory("set", "colour", '"red"', "--principal", "ann")[0] == 0
+    assert memory("get", "colour", "--principal", "ann")[1]["value"] == "red"
+    assert memory("list", "--principal", "bob")[1]["keys"] == memory("list")[1]["keys"] == []
+    assert memory("delete", "colour", "--principal", "ann")[1]["found"] is True
+
+
 def test_keys_are_listed_a_page_at_a_time(memory: Run) -> None:
     for key in ("b/1", "a", "b/2", "b/3"):
         memory("set", key, "1")

@@ -67,7 +67,7 @@ async def test_every_turn_reads_the_one_before_while_clock_and_memory_go_on(
                 whole, read = await talk.ask(agent, question)
                 assert kept <= read < whole
                 kept = talk.kept
-                memory = agent.services.memory
+                memory = agent.services.memories.instance
                 await memory.commit(await memory.set(f"pier-{len(talk.said)}", "wet"))
                 clock.advance(61)
     assert kept > len(model.words(STANDING)) + 60

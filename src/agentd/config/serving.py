@@ -141,7 +141,7 @@ class A2a(Section):
     compat_0_3: bool = Field(default=True, description="serve version 0.3 of the protocol too")
     extended_card: bool = Field(default=False, description="serve the extended card")
     scope: Literal["instance", "principal"] = Field(
-        default="instance", description="whether principals share memory and recall"
+        default="instance", description="whether principals share a memory, or each has its own"
     )
     conversation_ttl: Duration = Field(default=timedelta(days=30), description="idleness that closes a conversation")
 

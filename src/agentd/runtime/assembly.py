@@ -18,7 +18,7 @@ from .events import Events
 from .governor import Governor
 from .inbox import Inbox
 from .kill_points import KillPoints
-from .memory import MemoryStore
+from .memories import Memories
 from .models import models_of, open_models
 from .opening import Opened, scope_of
 from .reducing import Reducer
@@ -53,7 +53,7 @@ async def assemble(
     await governor.ready(opened.records)
     library = SkillLibrary([*folder_sources(settings.skills), *skills], settings.skills)
     await library.discover()
-    memory = MemoryStore(opened.records, settings.memory, clock)
+    memories = Memories(opened.records, settings, clock)
     models = (
         open_models(settings, folder=folder, sleep=opened.sleep)
         if model is None
@@ -90,11 +90,11 @@ async def assemble(
         calls=ModelCalls(models, governor, events),
         requests=requests,
         reducer=Reducer(opened.records, events, kills, clock=clock),
-        memory=memory,
+        memories=memories,
         skills=library,
         box=box,
         servers=servers,
-        prompts=Prompts(box, memory, library, events, clock),
+        prompts=Prompts(box, memories, library, events, clock),
         slots=Slots(lambda: services.settings.agent.max_parallel_turns),
         given_skills=tuple(skills),
     )

@@ -294,7 +294,7 @@ class Daemon:
             held = (ref.hash for context in self.contexts for ref in context.state.skills)
             self.services.skills.forget(held)
             try:
-                await self.services.memory.sweep()
+                await self.services.memories.sweep()
                 swept = await self._janitor.sweep(self.services.settings)
             except (StoreError, OSError) as error:  # told by the records; the next sweep looks again
                 log.warning("the sweep was put off: %s", error)

@@ -46,7 +46,7 @@ class TurnDesk:
 
     @property
     def memory(self) -> MemoryStore:
-        return self._writer.services.memory
+        return self._writer.services.memories.of(self._writer.held)
 
     @property
     def skills(self) -> SkillLibrary:

@@ -28,6 +28,7 @@ from agentd.context.memory import (
 )
 from agentd.records import Records, Remove, Row, Save, Write
 from agentkit.core.contracts.errors import Corrupt, FormatError
+from agentkit.core.contracts.scope import Scope
 
 KIND = "memory"
 PROMPT_KEYS = 32
@@ -65,10 +66,21 @@ class Change:
 
 
 class MemoryStore:
-    """The memory of the scope of `records`. `clock` in ms."""
+    """The memory of the scope of `records`, or of `scope`, another tenant in the same store. `clock` in ms. `entry` is
+    written with the first change of this life: what says that there is this memory."""
 
-    def __init__(self, records: Records, settings: Memory, clock: Callable[[], int]) -> None:
-        self._records, self._settings, self._clock = records, settings, clock
+    def __init__(
+        self,
+        records: Records,
+        settings: Memory,
+        clock: Callable[[], int],
+        *,
+        scope: Scope | None = None,
+        entry: Save | None = None,
+    ) -> None:
+        self._records = records if scope is None else records.within(scope)
+        self._committing, self._scope, self._entry = records, scope, entry
+        self._settings, self._clock = settings, clock
         self._shelf: Shelf | None = None
         self._decided: dict[str, Change] = {}
         # Held from deciding on a change to its commit.
@@ -77,6 +89,11 @@ class MemoryStore:
     def writing(self) -> asyncio.Lock:
         """The scope's lock: `async with memory.writing():` around a change and its commit."""
         return self._writing
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody is about to change it."""
+        return not self._decided and not self._writing.locked()
 
     def reload(self, settings: Memory) -> None:
         """Take over other limits. What is stored beyond them stays."""
@@ -118,8 +135,10 @@ class MemoryStore:
         if if_seq is not None and if_seq != seq:
             raise MemoryRefused(f"{key!r} is at seq {seq}, not {if_seq}: read it again, and decide anew")
         (await self._known(deciding=True)).require_room(key, len(state), self._settings)
-        writes: list[Write] = [Save(KIND, key, state, row)]
+        writes: list[Write] = [Save(KIND, key, state, row, self._scope)]
         meta = {"ts": record.ts, "ttl_ms": record.ttl_ms, "by": by, "seq": row.seq + 1 if row is not None else 1}
+        if self._entry is not None:
+            writes.append(self._entry)
         if not self._records.abilities.list:
             writes.append(await self._index(add=key))
         return self._decide(Change(key, tuple(writes), meta, seq > 0, record, len(state)))
@@ -132,7 +151,7 @@ class MemoryStore:
         if row is None:
             return Change(key, ())
         found = not read_record(row.state, key).is_over(self._clock())
-        writes: list[Write] = [Remove(KIND, key, row)]
+        writes: list[Write] = [Remove(KIND, key, row, self._scope)]
         if not self._records.abilities.list:
             writes.append(await self._index(drop=(key,)))
         return self._decide(Change(key, tuple(writes), found=found))
@@ -146,12 +165,14 @@ class MemoryStore:
         answer never came."""
         row = await self._records.get(KIND, INDEX)
         kept = {*(keys_of(row.state) if row is not None else ())} - set(drop)
-        return Save(KIND, INDEX, index_of(kept if add is None else {*kept, add}), row)
+        return Save(KIND, INDEX, index_of(kept if add is None else {*kept, add}), row, self._scope)
 
     def applied(self, writes: Iterable[Write]) -> None:
         """These writes are committed: changes that were decided on are known from now on."""
         for write in writes:
-            if write.kind != KIND or write.id == INDEX:
+            if write is self._entry:
+                self._entry = None
+            if write.kind != KIND or write.id == INDEX or write.scope != self._scope:
                 continue
             change = self._decided.pop(write.id, None)
             if change is None or write not in change.writes:
@@ -165,7 +186,7 @@ class MemoryStore:
     async def commit(self, change: Change) -> Change:
         """Write a change by itself: for callers without a turn."""
         if change.writes:
-            await self._records.commit(change.writes)
+            await self._committing.commit(change.writes)
             self.applied(change.writes)
         return change
 
@@ -195,10 +216,10 @@ class MemoryStore:
         if not rows:
             return 0
         gone = [row.id for row in rows]
-        writes: list[Write] = [Remove(KIND, row.id, row) for row in rows]
+        writes: list[Write] = [Remove(KIND, row.id, row, self._scope) for row in rows]
         if not self._records.abilities.list:
             writes.append(await self._index(drop=gone))
-        await self._records.commit(writes)
+        await self._committing.commit(writes)
         for key in gone:
             shelf.drop(key)
         return len(gone)

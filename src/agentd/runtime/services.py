@@ -13,7 +13,7 @@ from .events import Events
 from .governor import Governor
 from .inbox import Inbox
 from .kill_points import KillPoints
-from .memory import MemoryStore
+from .memories import Memories
 from .reducing import Reducer
 from .requests import Requests
 from .residents import Residents
@@ -42,7 +42,7 @@ class Services:
     calls: ModelCalls
     requests: Requests
     reducer: Reducer
-    memory: MemoryStore
+    memories: Memories
     skills: SkillLibrary
     box: ToolBox
     servers: McpServers
@@ -59,6 +59,6 @@ class Services:
         self.box.settings = settings
         self.governor.configure(settings)
         await self.governor.ready(self.records)
-        self.memory.reload(settings.memory)
+        self.memories.reload(settings)
         await self.servers.reload(settings.mcp.servers)
         await self.skills.update([*folder_sources(settings.skills), *self.given_skills], settings.skills)

@@ -26,7 +26,7 @@ from agentkit.core.contracts.messages import Message
 from agentkit.core.contracts.offers import ToolSchema
 
 from .events import Events
-from .memory import MemoryStore
+from .memories import Memories
 from .principals import Principal
 from .requests import Standing, closing_block
 from .skills import SkillLibrary
@@ -40,8 +40,8 @@ class Prompts:
     """The prompts of one instance, one standing text for each kind of sender, rendered again only when its inputs
     change."""
 
-    def __init__(self, box: ToolBox, memory: MemoryStore, skills: SkillLibrary, events: Events, clock: Any) -> None:
-        self._box, self._memory, self._skills, self._events, self._clock = box, memory, skills, events, clock
+    def __init__(self, box: ToolBox, memories: Memories, skills: SkillLibrary, events: Events, clock: Any) -> None:
+        self._box, self._memories, self._skills, self._events, self._clock = box, memories, skills, events, clock
         self._standing: dict[tuple[str, str], StandingPrompt] = {}
         self._data: dict[tuple[str, str], tuple[tuple[object, ...], StandingData]] = {}
         self._made: dict[Principal, Standing] = {}
@@ -57,7 +57,7 @@ class Prompts:
         if changed is not None:
             self._events.emit("prompt.changed", held.id, None, segment=changed.segment, at=changed.at)
             self._told_failures(held, "standing", rendered.failures)
-        keys = await self._memory.prompt_keys()
+        keys = await self._memories.of(held).prompt_keys()
         volatile = self._volatile_of(prompt, data, held.state, tuple(keys))
         self._told_failures(held, "volatile", volatile.failures)
         return self._standing_of(sender, rendered.text, tools), closing_block(volatile.text)

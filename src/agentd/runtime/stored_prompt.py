@@ -11,7 +11,7 @@ from agentd.context.record import ROOT, ContextState
 from agentd.context.registry import NotYours
 from agentd.records.opening import FILE
 
-from .memory import MemoryStore
+from .memories import Memories
 from .opening import reading
 from .principals import sender_of
 from .skills import SkillLibrary, folder_sources
@@ -46,13 +46,14 @@ async def _stored(
     if context == ROOT and not _has_store(settings, environ):
         return ContextState(ROOT), ()
     async with reading(settings, environ) as reader:
-        memory = MemoryStore(reader.records, settings.memory, clock)
         try:
             state = await reader.state(context)
         except NotYours:
             if context != ROOT:
                 raise
             state = ContextState(ROOT)
+        owner = None if context == ROOT else state.principal
+        memory = Memories(reader.records, settings, clock).of_owner(owner)
         return state, await memory.prompt_keys()
 
 

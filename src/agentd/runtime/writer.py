@@ -107,7 +107,7 @@ class Writer:
                 self.held.stored(rows)
             self.services.governor.stored(rows)
             if answer is not None:
-                self.services.memory.applied(answer.writes)
+                self.services.memories.applied(answer.writes)
             self.services.kills.reach("commit")
             points, self._points = self._points, []
             for point in points:
@@ -305,7 +305,7 @@ class Writer:
         """The model's answer to one prompt, outside the conversation. Raises ToolError, ThinkFailed."""
         memory: dict[str, Any] = {}
         for key in reads:
-            value, _ = await self.services.memory.get(key)
+            value, _ = await self.services.memories.of(self.held).get(key)
             if value is None:
                 raise ToolError(f"memory has no value under {key!r}")
             memory[key] = value.record.value

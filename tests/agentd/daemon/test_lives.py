@@ -210,7 +210,7 @@ async def test_f54_fresh_adopts_nothing_deletes_nothing_and_stays_in_force() -> 
         task = await agent.ask("new", context="c", principal=BOB, message_id="m")
         assert task.text == "done"
         assert "of yore" not in texts(model.requests[-1])
-        assert (await agent.services.memory.get("k"))[0] is None
+        assert (await agent.services.memories.instance.get("k"))[0] is None
     async with house.life(StrictLLM("done")) as agent:
         await agent.until_idle()
         assert len(await users(agent, "c")) == 1, "the new generation stays in force"
