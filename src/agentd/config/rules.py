@@ -231,7 +231,6 @@ def _later(s: Settings) -> Iterator[tuple[bool, Path, str]]:
     yield s.knowledge.auto_context.tool is not None, ("knowledge", "auto_context", "tool"), off
     yield s.knowledge.auto_context.on != "never", ("knowledge", "auto_context", "on"), "never"
     yield s.store.kind == "postgres", ("store", "kind"), "use sqlite or memory"
-    yield bool(s.agent.approval), ("agent", "approval"), "nobody can be asked yet: leave it off"
     yield bool(s.a2a.peers), ("a2a", "peers"), off
     yield s.a2a.push.enabled, ("a2a", "push", "enabled"), "false"
     yield s.a2a.extended_card, ("a2a", "extended_card"), "false"

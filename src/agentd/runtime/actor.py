@@ -17,6 +17,7 @@ from .effects import open_calls, stand_in
 from .inbox import Item, Task
 from .services import Services
 from .turns import Turn
+from .waits import Left
 from .writer import Writer
 
 STORE_TROUBLE = (StoreError, OSError)
@@ -82,7 +83,7 @@ class Actor:
 
     @property
     def is_parked(self) -> bool:
-        """Whether its turn waits for a budget, without a slot."""
+        """Whether its turn waits for a budget, a person or other work, without a slot."""
         return self._writer is not None and self._writer.is_parked
 
     def post(self, job: Item | Command) -> None:
@@ -143,6 +144,9 @@ class Actor:
         except asyncio.CancelledError:
             self._revert()
             raise
+        except Left:  # the next life waits on
+            self._revert()
+            return False
         except Exception as error:
             self._revert()
             return await self._trouble(error, item)
@@ -208,7 +212,7 @@ class Actor:
         """How the turn ends; one that dies of anything but the store has failed, and says of what."""
         try:
             return await turn.run()
-        except asyncio.CancelledError:
+        except (Left, asyncio.CancelledError):
             raise
         except Exception as error:
             # What is too large for the store is no trouble of the store: it would be refused in every life.

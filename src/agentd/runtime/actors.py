@@ -134,6 +134,7 @@ class Actors:
         """No further turn starts; paused ones end as well."""
         self.is_draining = True
         self._open.set()
+        self.services.waits.leave()
 
     async def may_retry(self, context: str) -> bool:
         """After trouble with the store: False where the instance halts, else True once it is worth another try."""

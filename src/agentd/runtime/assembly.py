@@ -33,6 +33,7 @@ from .standing import Prompts
 from .tools.base import Tool
 from .tools.box import ToolBox
 from .tools.internal import internal_tools
+from .waits import Waits
 
 
 async def assemble(
@@ -96,6 +97,7 @@ async def assemble(
         servers=servers,
         prompts=Prompts(box, memories, library, events, clock),
         slots=Slots(lambda: services.settings.agent.max_parallel_turns),
+        waits=Waits(opened.records, clock=clock, sleep=opened.sleep),
         given_skills=tuple(skills),
     )
     return services

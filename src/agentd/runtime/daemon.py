@@ -24,6 +24,7 @@ from agentkit.core.contracts.errors import StoreError
 from agentkit.core.contracts.ports import LLM, Lease, Store
 
 from .actors import Actors
+from .answers import fitting
 from .assembly import assemble
 from .commands import prepared
 from .events import Events
@@ -34,6 +35,7 @@ from .retention import Janitor
 from .services import Services
 from .skills import SkillSource
 from .tools.base import Tool
+from .waits import NotOpen, Wait
 
 log = logging.getLogger("agentd")
 SWEEP = 60.0
@@ -67,13 +69,15 @@ class Daemon:
         ids: Callable[[], str] | None = None,
         folder: Path | None = None,
         store: Store | None = None,
+        people: bool | None = None,
     ) -> Daemon:
         """Start: the store's lease, the manifest, what an earlier life left, in this order.
 
         `model`: in place of the configured one. `tools`: more tools, written in Python. `fresh`: begin a new
         generation, which adopts nothing and deletes nothing. `folder`: what relative paths of the settings are relative
-        to. `store`: in place of the configured one; it is closed at the end. Raises Held when another process has the
-        store, what the store raises, and RequiredServerDown.
+        to. `store`: in place of the configured one; it is closed at the end. `people`: whether questions of the agent
+        are answered (`answer`); by default they are if it listens. Raises Held when another process has the store, what
+        the store raises, and RequiredServerDown.
         """
         opened = await open_instance(
             settings, os.environ if environ is None else environ, fresh=fresh, clock=clock, sleep=sleep, ids=ids,
@@ -84,6 +88,7 @@ class Daemon:
         except BaseException:
             await opened.aclose()
             raise
+        services.waits.can_ask = settings.a2a.listen is not None if people is None else people
         made = cls(opened, services)
         try:
             await made._start()
@@ -96,7 +101,10 @@ class Daemon:
         services = self.services
         self._chores = [asyncio.create_task(self._keep_lease())]  # from now on: servers may take their time
         await services.servers.come_up(is_one_shot=_is_one_shot(services.settings))
-        for item in await services.inbox.load(self._lost):
+        left = await services.inbox.load(self._lost)
+        for wait in await services.waits.load({item.turn for item in left}, self._lost):
+            services.events.emit("gate.closed", wait.context, wait.turn, gate=wait.id, how="ended")
+        for item in left:
             self.actors.post(item)
         self._chores.append(asyncio.create_task(self._sweep()))
         if changed := self._opened.start.changed:
@@ -194,10 +202,60 @@ class Daemon:
         text = f"The result of call {call} has come after all: {result_text(content)}"
         await self.note(text, kind="outcome", about=call, context=context)
 
+    # Questions to people
+
+    def question(self, task: str) -> Wait | None:
+        """What a task asks and waits for the answer to; None where it waits for nobody."""
+        return self.services.waits.asked(task)
+
+    def questions(self, principal: Principal = OPERATOR) -> list[Wait]:
+        """What is asked of a principal, the oldest first; of operators, everything."""
+        return [one for one in self.services.waits.questions if _may_answer(principal, one)]
+
+    async def answer(
+        self,
+        task: str,
+        message: str | Sequence[Part],
+        *,
+        principal: Principal = OPERATOR,
+        message_id: str | None = None,
+    ) -> Task:
+        """Answer the question of a task, durably. Text, or one part with data. `message_id`: the sender's own; the same
+        one again changes nothing.
+
+        Raises LookupError for a task that is not there or not this principal's, NotOpen where it asks nothing,
+        Unfitting for what is no answer to its question, SameId.
+        """
+        parts = (TextPart(message),) if isinstance(message, str) else tuple(message)
+        services = self.services
+        found = await services.inbox.task(task)
+        if not _sees(principal, found.principal):
+            raise LookupError(f"there is no task {task!r}")
+        if message_id is not None and await services.inbox.seen(principal, message_id, parts) is not None:
+            return found
+        wait = self.question(task)
+        if wait is None:
+            raise NotOpen(f"task {task} asks nothing")
+        value = fitting(wait, parts)
+        extra = () if message_id is None else (services.inbox.known_by(principal, message_id, parts, found),)
+        await services.waits.close(wait, "answered", value, by=principal.id, extra=extra)
+        return found
+
+    async def wait_or_ask(self, task: str) -> Task | Wait:
+        """A task once it has ended, or the question that it asks first."""
+        ended = asyncio.ensure_future(self.actors.wait(task))
+        asked = asyncio.ensure_future(self.services.waits.until_asked(task))
+        try:
+            await asyncio.wait([ended, asked], return_when=asyncio.FIRST_COMPLETED)
+            return ended.result() if ended.done() else asked.result()
+        finally:
+            ended.cancel()
+            asked.cancel()
+
     async def cancel(self, task: str, *, principal: Principal = OPERATOR, reason: str = "cancelled") -> bool:
         """Ask a task to end, now or, where it still waits, as soon as it begins. False when it has ended already."""
         found = await self.services.inbox.task(task)
-        if principal.role not in ("root", "operator") and found.principal != principal.id:
+        if not _sees(principal, found.principal):
             raise LookupError(f"there is no task {task!r}")
         return not found.is_settled and self.actors.cancel(task, reason)
 
@@ -305,6 +363,14 @@ class Daemon:
 
 def _is_one_shot(settings: Settings) -> bool:
     return settings.agent.prompt is not None and settings.a2a.listen is None
+
+
+def _sees(principal: Principal, owner: str) -> bool:
+    return principal.role in ("root", "operator") or principal.id == owner
+
+
+def _may_answer(principal: Principal, wait: Wait) -> bool:
+    return _sees(principal, wait.owner)
 
 
 def _texts(parts: Sequence[Part]) -> list[str]:

@@ -12,9 +12,11 @@ from agentd.context.resident import Context
 from agentd.records import Records
 
 from .commands import told
+from .gates import Gates
 from .memory import MemoryStore
 from .outcomes import outcome_of
 from .skills import SkillLibrary
+from .tools.base import Invocation
 from .writer import Running, Writer
 
 
@@ -23,6 +25,7 @@ class TurnDesk:
 
     def __init__(self, writer: Writer, turn: Running) -> None:
         self._writer, self._turn = writer, turn
+        self.gates = Gates(writer, turn)
 
     @property
     def context(self) -> Context:
@@ -77,6 +80,15 @@ class TurnDesk:
         _, situation = await self._writer.prepare(self._turn)
         made = await self._writer.reduce(self._turn, situation, command=True, target=target_tokens, keep_last=keep_last)
         return told(made, self._writer.held)
+
+    async def ask(
+        self, call: Invocation, question: str, *, options: Sequence[str] = (), schema: Mapping[str, Any] | None = None,
+        seconds: float | None = None,
+    ) -> tuple[Any, str]:  # fmt: skip
+        return await self.gates.ask(call, question, options=options, schema=schema, seconds=seconds)
+
+    async def sleep(self, call: Invocation, until: int) -> None:
+        await self.gates.sleep(call, until)
 
     async def think(
         self, prompt: str, schema: Mapping[str, Any] | None, reads: Sequence[str], skills: Sequence[str]

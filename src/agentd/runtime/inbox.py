@@ -166,6 +166,10 @@ class Inbox:
             raise SameId(f"message id {message_id!r} was used before, for another message")
         return await self.task(found.task)
 
+    def known_by(self, sender: Principal, message_id: str, parts: Sequence[Part], task: Task) -> Save:
+        """What makes a message known that belongs to a task which there is already."""
+        return _save("seen", seen_id(sender.id, message_id), Seen(_digest(parts), task.context, task.id))
+
     async def accept(
         self, context: str, parts: Sequence[Part], sender: Principal, *, message_id: str | None = None
     ) -> Accepted:
@@ -184,8 +188,7 @@ class Inbox:
         item = self._item(context, task.turn, encode_msg(message), sender, now, task=task.id)
         writes: list[Write] = [_save("inbox", item.row_id, item), _save("task", task.id, task)]
         if message_id is not None:
-            known_by = Seen(_digest(parts), context, task.id)
-            writes.append(_save("seen", seen_id(sender.id, message_id), known_by))
+            writes.append(self.known_by(sender, message_id, parts, task))
         try:
             rows = await self._records.commit(writes)
         except Conflict:

@@ -18,6 +18,7 @@ from agentkit.core.contracts.messages import ToolCall
 
 from .desk import TurnDesk
 from .effects import OpenCall, key_of, stand_in
+from .gates import place_of
 from .tools.base import Answer, Invocation
 from .writer import Running, Writer
 
@@ -57,12 +58,16 @@ class Rounds:
     async def settle(self, left: Sequence[OpenCall]) -> End | None:
         """Give each call that an earlier life left a result, in their order: by running it again, or in its place."""
         for found in left:
+            call = message_of(AssistantMsg(tool_calls=(found.call,))).tool_calls[0]
+            asked = self._asked(call, found.round, found.index)
+            if not found.is_started and self._services.waits.is_known(place_of(asked, "approval")):
+                await self._run_next(call, found.round, found.index, commits=False)
+                continue
             if found.call.name not in self._services.box.repeatable:
                 if found.is_started:
                     self._services.events.emit("effect.unknown", self._held.id, self._turn.id, call=found.call.id)
                 self.put_in_place(found, "the process ended in the middle of it")
                 continue
-            call = message_of(AssistantMsg(tool_calls=(found.call,))).tool_calls[0]
             await self._run_one(call, found.round, found.index)
         return self._over(left[0].round)
 
@@ -73,16 +78,31 @@ class Rounds:
     async def _run_in_order(self, step: Round) -> None:
         for at, call in enumerate(step.calls):
             self._turn.require_going()
-            has_effects = self._services.box.has_effects(call.name)
+            await self._run_next(call, step.number, at, commits=at == 0)
+
+    async def _run_next(self, call: ToolCall, number: int, index: int, *, commits: bool) -> None:
+        """Run a call once it may be run. `commits`: what led to it is not durable yet."""
+        if self._services.box.needs_approval(call.name, self._turn.settings):
+            refused = await self._turn.unless_stopped(self._approved(call, number, index))
+            if refused is not None:
+                await self._record(call, refused, number, was_run=False)
+                return
+        has_effects = self._services.box.has_effects(call.name)
+        if has_effects:
+            self._append_effect(Effect(call.id), number)
+        if has_effects or commits:
+            await self._writer.commit()
             if has_effects:
-                self._append_effect(Effect(call.id), step.number)
-            if has_effects or at == 0:
-                await self._writer.commit()
-                if has_effects:
-                    events = self._services.events
-                    events.emit("effect.started", self._held.id, self._turn.id, call=call.id, tool=call.name)
-                self._services.kills.reach("round.started")
-            await self._run_one(call, step.number, at)
+                events = self._services.events
+                events.emit("effect.started", self._held.id, self._turn.id, call=call.id, tool=call.name)
+            self._services.kills.reach("round.started")
+        await self._run_one(call, number, index)
+
+    async def _approved(self, call: ToolCall, number: int, index: int) -> Answer | None:
+        """None once a person has approved a call, else its result. What would be refused anyway is not asked about."""
+        asked, box = self._asked(call, number, index), self._services.box
+        refused = box.refusal(asked.tool, asked.arguments, asked.principal, self._turn.settings)
+        return refused or await self._turn.desk.gates.approve(asked)
 
     async def _run_one(self, call: ToolCall, number: int, index: int) -> None:
         async with self._services.box.holding(call.name, self._turn.desk):
@@ -93,9 +113,9 @@ class Rounds:
         jobs = [self._dispatch(call, step.number, at) for at, call in enumerate(step.calls)]
         return list(await asyncio.gather(*jobs))
 
-    async def _dispatch(self, call: ToolCall, number: int, index: int) -> Answer:
+    def _asked(self, call: ToolCall, number: int, index: int) -> Invocation:
         arguments: dict[str, Any] = msgspec.json.decode(call.wire_arguments)
-        asked = Invocation(
+        return Invocation(
             tool=call.name,
             arguments=arguments,
             call=call.id,
@@ -107,15 +127,17 @@ class Rounds:
             principal=self._turn.sender,
             desk=self._turn.desk,
         )
-        answer = await self._services.box.dispatch(asked)
+
+    async def _dispatch(self, call: ToolCall, number: int, index: int) -> Answer:
+        answer = await self._services.box.dispatch(self._asked(call, number, index))
         self._services.kills.reach("tool.done")
         return answer
 
-    async def _record(self, call: ToolCall, answer: Answer, number: int) -> None:
+    async def _record(self, call: ToolCall, answer: Answer, number: int, *, was_run: bool = True) -> None:
         """The result as an entry, with what the tool changed; what changes rows is written at once."""
         now = self._services.clock()
         self._append(ToolMsg(call.id, call.name, answer.content, answer.is_error, "", answer.parts, now), number)
-        if self._services.box.has_effects(call.name):
+        if was_run and self._services.box.has_effects(call.name):
             self._append_effect(Effect(call.id, "completed"), number)
             self._services.events.emit("effect.completed", self._held.id, self._turn.id, call=call.id)
         self._writer.take_changes(answer, self._turn)

@@ -22,6 +22,7 @@ from .skills import SkillLibrary, SkillSource, folder_sources
 from .slots import Slots
 from .standing import Prompts
 from .tools.box import ToolBox
+from .waits import Waits
 
 
 @dataclass
@@ -48,6 +49,7 @@ class Services:
     servers: McpServers
     prompts: Prompts
     slots: Slots
+    waits: Waits
     given_skills: Sequence[SkillSource] = ()
     """Sources that the embedding program handed in, besides the configured ones."""
     is_degraded: bool = False

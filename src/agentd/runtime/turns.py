@@ -73,10 +73,12 @@ class Turn:
         self.services, self.held = writer.services, writer.held
         self.sender, self.message = item.sender, item.message
         self.settings = writer.services.settings  # a turn keeps the settings that it started with
-        self.id = item.turn
+        self.id, self.task = item.turn, item.task
         self.cancelled = False
         self.cancel_reason = "cancelled"
         self._job: asyncio.Future[Any] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._waited = 0.0
         self._is_late = False
         self.desk = TurnDesk(writer, self)
         self.spent = Spent()
@@ -89,10 +91,19 @@ class Turn:
         self.loop = Loop(
             LoopLimits(limits.steps, limits.tokens, limits.deadline.total_seconds()),
             started=started,
-            read_only=self.services.box.is_read_only,
+            read_only=self._runs_beside_others,
         )
-        self.deadline = started + limits.deadline.total_seconds()
+        self._deadline = started + limits.deadline.total_seconds()
         self._calls = Rounds(writer, self)
+
+    @property
+    def deadline(self) -> float:
+        """When its time is over, in seconds of the clock: what it waited for people and other work is no part of it."""
+        return self._deadline + self.services.waits.waited(self.id)
+
+    def _runs_beside_others(self, tool: str) -> bool:
+        box = self.services.box
+        return box.is_read_only(tool) and not box.needs_approval(tool, self.settings)
 
     def cancel(self, reason: str = "cancelled") -> None:
         """Ask the turn to end."""
@@ -222,7 +233,8 @@ class Turn:
 
     def _guard(self) -> End | None:
         over = self.services.governor.is_over(self.held.id, self.sender.id)
-        end = self.loop.guard(self.services.clock() / 1000, cancelled=self.cancelled, over_budget=over)
+        worked_until = self.services.clock() / 1000 - self.services.waits.waited(self.id)
+        end = self.loop.guard(worked_until, cancelled=self.cancelled, over_budget=over)
         if end is not None and end.state is EndState.CANCELLED:
             return replace(end, reason=self.cancel_reason)
         if end is not None and over is not None and end.reason == over and self._fails_over_budget:
@@ -297,11 +309,13 @@ class Turn:
         self.held.update(handled=handled, turns=self.held.state.turns + 1, updated=now)
         task = await self._ended_task(end)
         self.services.kills.reach("end.before")
-        extra: list[Write] = [*self.services.inbox.finish(self.item)]
+        extra: list[Write] = [*self.services.inbox.finish(self.item), *self.services.waits.finish(self.id)]
         if task is not None:
             extra.append(self.services.inbox.save_task(task))
         await self.writer.commit(extra=extra)
         self.services.inbox.finished(self.item)
+        for wait in self.services.waits.finished(self.id):
+            self.services.events.emit("gate.closed", self.held.id, self.id, gate=wait.id, how="ended")
         for point in ("end.context", "end.task", "end.ack"):
             self.services.kills.reach(point)
         self.services.events.emit(
@@ -345,8 +359,7 @@ class Turn:
             raise
         job: asyncio.Future[T] = asyncio.ensure_future(work)
         around, self._job = self._job, job
-        left = max(self.deadline - self.services.clock() / 1000, 0)
-        timer = asyncio.get_running_loop().call_later(left, self._expire)
+        self._set_timer()
         try:
             await ended(job)
         except asyncio.CancelledError:  # the actor is being stopped
@@ -354,8 +367,10 @@ class Turn:
             await asyncio.gather(job, return_exceptions=True)
             raise
         finally:
-            timer.cancel()
+            self._stop_timer()
             self._job = around
+            if around is not None:
+                self._set_timer()
         if job.cancelled():
             self.require_going()
             raise RuntimeError("what the turn waited for was cancelled, and not by the turn")
@@ -369,7 +384,21 @@ class Turn:
             limit = self.settings.limits.run.deadline.total_seconds()
             raise Stopped(End(EndState.DEADLINE, f"after {limit:g} s"))
 
+    def _set_timer(self) -> None:
+        self._stop_timer()
+        self._waited = self.services.waits.waited(self.id)
+        left = max(self.deadline - self.services.clock() / 1000, 0)
+        self._timer = asyncio.get_running_loop().call_later(left, self._expire)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def _expire(self) -> None:
+        if self.services.waits.waited(self.id) > self._waited:  # what it waited meanwhile does not count
+            self._set_timer()
+            return
         self._is_late = True
         if self._job is not None:
             self._job.cancel()

@@ -33,6 +33,7 @@ from .services import Services
 from .thinking import driven, thinking
 from .tools.base import Answer, ToolError
 from .waiting import ended
+from .waits import Wait as Waiting
 
 T = TypeVar("T")
 
@@ -56,6 +57,9 @@ class Running(Protocol):
     def id(self) -> str: ...
 
     @property
+    def task(self) -> str | None: ...
+
+    @property
     def sender(self) -> Principal: ...
 
     @property
@@ -73,7 +77,7 @@ class Writer:
     def __init__(self, services: Services, held: Context) -> None:
         self.services, self.held, self.id = services, held, held.id
         self.is_parked = False
-        """Whether its turn waits for a budget, without a slot."""
+        """Whether its turn waits for a budget, a person or other work, without a slot."""
         # Guards the commit: tools that run together may each ask for one.
         self._committing = asyncio.Lock()
         self._points: list[str] = []
@@ -153,16 +157,16 @@ class Writer:
                 raise Refusal(f"the budget of this {found.window} is used up")
             await self._park(found, turn)
 
-    async def _commit_whole(self) -> None:
+    async def _commit_whole(self, extra: Iterable[Write] = ()) -> tuple[Row, ...]:
         """`commit`, not given up half-way when what asked for it is: what is stored and what is known to be stored
         would part."""
-        job = asyncio.ensure_future(self.commit())
+        job = asyncio.ensure_future(self.commit(extra=extra))
         try:
             await ended(job)
         except asyncio.CancelledError:
             await asyncio.gather(job, return_exceptions=True)
             raise
-        job.result()
+        return job.result()
 
     async def _park(self, wait: Wait, turn: Running) -> None:
         """Wait for a budget without holding a slot; the context stays. The slot is taken again before the next call: a
@@ -170,7 +174,30 @@ class Writer:
         await self._commit_whole()
         self.is_parked = True
         self.services.slots.release()
-        await turn.unless_stopped(self.services.governor.passed(wait))
+        await turn.unless_stopped(self.services.waits.unless_leaving(self.services.governor.passed(wait)))
+
+    async def begin_wait(self, wait: Waiting) -> Waiting:
+        """Make a wait durable, together with all that led to it; or the one that an earlier life has begun here."""
+        waits = self.services.waits
+        found = await waits.find(wait.id)
+        if found is not None:
+            return found
+        waits.opened(await self._commit_whole([waits.opening(wait)]))
+        return wait
+
+    async def parked(self, work: Coroutine[Any, Any, T]) -> T:
+        """`work`, without holding a slot meanwhile; the context stays. All is durable before, and there is a slot again
+        when it returns. Raises Left when the instance goes down."""
+        try:
+            await self._commit_whole()
+        except BaseException:
+            work.close()
+            raise
+        self.is_parked = True
+        self.services.slots.release()
+        result = await self.services.waits.unless_leaving(work)
+        await self.services.waits.unless_leaving(self._take_slot())
+        return result
 
     async def _take_slot(self) -> None:
         await self.services.slots.acquire()

@@ -91,6 +91,23 @@ class Desk(Protocol):
         """Reduce the context now: version, est_tokens, folded, and `declined` with the reason where it was not."""
         ...
 
+    async def ask(
+        self,
+        call: Invocation,
+        question: str,
+        *,
+        options: Sequence[str] = (),
+        schema: Mapping[str, Any] | None = None,
+        seconds: float | None = None,
+    ) -> tuple[Any, str]:
+        """A person's answer to a question, and who gave it. Waits without a slot for as long as it takes, over the
+        lives of the process, or `seconds`. Raises ToolError where nobody answers."""
+        ...
+
+    async def sleep(self, call: Invocation, until: int) -> None:
+        """Wait without a slot until a time (ms), over the lives of the process. The first `until` of a call counts."""
+        ...
+
     async def think(
         self, prompt: str, schema: Mapping[str, Any] | None, reads: Sequence[str], skills: Sequence[str]
     ) -> Any:
@@ -121,7 +138,8 @@ class Tool:
     """A tool. `name`: dotted for the daemon's own; `parameters` and `output`: JSON Schemas of arguments and result.
 
     `read_only`: a call changes nothing, so calls may run together and again; `idempotent`: run twice with the same
-    arguments and key it comes to the same. `internal`: one of the daemon's own, whose changes are committed together
+    arguments and key it comes to the same. `waits`: a call waits for people, time or other work, so that
+    `limits.tool_timeout` is no limit of it. `internal`: one of the daemon's own, whose changes are committed together
     with their result; `holds`: what is held from the call until they are (`ToolBox.holding`).
     """
 
@@ -134,3 +152,4 @@ class Tool:
     internal: bool = False
     output: Mapping[str, Any] | None = field(default=None, hash=False)
     holds: Callable[[Desk], AbstractAsyncContextManager[Any]] | None = None
+    waits: bool = False

@@ -26,7 +26,7 @@ from agentkit.core.contracts.offers import ToolSchema
 
 from .base import Answer, Desk, EndsTurn, Invocation, Tool, ToolError
 from .grants import is_granted
-from .names import offered_names, wire_names
+from .names import matches, offered_names, wire_names
 
 log = logging.getLogger("agentd")
 
@@ -205,16 +205,14 @@ class ToolBox:
 
     async def dispatch(self, asked: Invocation) -> Answer:
         """Run one call. Never raises for what is wrong with it, or with its tool."""
-        held = self.find(asked.tool)
         settings = asked.desk.settings
-        if held is None or not _may_use(settings, asked.principal, held):
-            # One text for both: what is not granted is not there.
-            return failed(f"there is no tool {_clipped(asked.tool, 80)!r}; {self._have(asked.principal, settings)}")
-        if (fault := _argument_fault(held, asked.arguments)) is not None:
-            return failed(f"{held.wire} was not run. {fault}")
+        if (refused := self.refusal(asked.tool, asked.arguments, asked.principal, settings)) is not None:
+            return refused
+        held = self._held_as(asked.tool)
         limit = settings.limits.tool_timeout.total_seconds()
+        run = held.tool.run(replace(asked, tool=held.tool.name))
         try:
-            answer = await self._within(limit, held.tool.run(replace(asked, tool=held.tool.name)))
+            answer = await (run if held.tool.waits else self._within(limit, run))
             return _acceptable(held, answer)
         except EndsTurn:
             raise
@@ -227,6 +225,35 @@ class ToolBox:
                 raise
             log.warning("the tool %s failed: %s", held.name, type(error).__name__)
             return failed(_clipped(f"{held.wire} failed: {type(error).__name__}: {error}"))
+
+    def refusal(
+        self, tool: str, arguments: Mapping[str, Any], principal: Principal, settings: Settings
+    ) -> Answer | None:
+        """Why a call is not made: there is no such tool for this sender, or the arguments do not fit. None for one that
+        may be made."""
+        held = self.find(tool)
+        if held is None or not _may_use(settings, principal, held):
+            # One text for both: what is not granted is not there.
+            return failed(f"there is no tool {_clipped(tool, 80)!r}; {self._have(principal, settings)}")
+        if (fault := _argument_fault(held, arguments)) is not None:
+            return failed(f"{held.wire} was not run. {fault}")
+        return None
+
+    def needs_approval(self, name: str, settings: Settings) -> bool:
+        """Whether a person has to approve a call of this tool (`agent.approval`)."""
+        held = self.find(name)
+        if held is None or not settings.agent.approval:
+            return False
+        called = {held.name, held.wire, held.tool.name}
+        if held.server is not None:
+            called.add(f"{held.server}.{held.tool.name}")
+        return any(matches(one, settings.agent.approval) for one in called)
+
+    def _held_as(self, name: str) -> Held:
+        held = self.find(name)
+        if held is None:
+            raise LookupError(f"there is no tool {name!r}")
+        return held
 
     def _have(self, principal: Principal, settings: Settings) -> str:
         names = [held.wire for held in self.granted(principal, settings)]

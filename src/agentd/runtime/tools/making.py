@@ -54,9 +54,12 @@ def own(
     *,
     read_only: bool = False,
     holds: Callable[[Desk], AbstractAsyncContextManager[Any]] | None = None,
+    waits: bool = False,
 ) -> Tool:
     """One of the daemon's own tools."""
-    return Tool(name, description, parameters, run, read_only=read_only, internal=True, output=output, holds=holds)
+    return Tool(
+        name, description, parameters, run, read_only=read_only, internal=True, output=output, holds=holds, waits=waits
+    )
 
 
 def whole(arguments: Mapping[str, Any], name: str, default: int | None = None) -> int | None:

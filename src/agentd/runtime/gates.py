@@ -1,0 +1,105 @@
+"""Asking people in the middle of a turn, and waiting for a time: what is durable before, who can be asked, and what
+comes of it. Writes through the turn's writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from .answers import APPROVAL, approving
+from .tools.base import Answer, Invocation, ToolError
+from .tools.box import failed
+from .waits import PEOPLE, Wait
+from .writer import Running, Writer
+
+NOBODY = "nobody"
+"""Who answers a question where `agent.ask_human_fallback` is auto and nobody can be asked."""
+
+
+class Gates:
+    """The gates of one turn."""
+
+    def __init__(self, writer: Writer, turn: Running) -> None:
+        self._writer, self._turn = writer, turn
+        self._waits = writer.services.waits
+
+    async def ask(
+        self, call: Invocation, question: str, *, options: Sequence[str] = (), schema: Mapping[str, Any] | None = None,
+        seconds: float | None = None,
+    ) -> tuple[Any, str]:  # fmt: skip
+        """A person's answer, and who gave it. Raises ToolError where nobody can be asked, and when the time is over."""
+        wait = self._made(call, "question", question, seconds=seconds)
+        wait = msgspec.structs.replace(
+            wait, options=tuple(options), schema=None if schema is None else dict(schema), asked_by=call.tool
+        )
+        if not self._waits.can_ask and not self._waits.is_known(wait.id):
+            fallback = self._turn.settings.agent.ask_human_fallback
+            if fallback == "auto":
+                return "Nobody can be asked here: decide by yourself, and say what you assumed.", NOBODY
+            if fallback == "fail":
+                raise ToolError("nobody can be asked here; go on with what you know, or finish as failed")
+        closed = await self._waited(wait)
+        if closed.how != "answered":
+            raise ToolError("nobody answered in time")
+        return closed.answer, closed.by
+
+    async def approve(self, call: Invocation) -> Answer | None:
+        """Have a call approved: None for yes, else the result that the model gets. Nobody to ask means no, unless
+        `agent.ask_human_fallback` is wait."""
+        wait = self._made(call, "approval", approving(call.tool, call.arguments))
+        wait = msgspec.structs.replace(wait, schema=APPROVAL, asked_by=call.tool)
+        can_wait = self._waits.can_ask or self._turn.settings.agent.ask_human_fallback == "wait"
+        if not can_wait and not self._waits.is_known(wait.id):
+            return failed(f"{call.tool} was not run: it needs the approval of a person, and nobody can be asked here")
+        closed = await self._waited(wait)
+        answer = closed.answer if isinstance(closed.answer, dict) else {}
+        if answer.get("approved"):
+            return None
+        reason = f": {answer['reason']}" if answer.get("reason") else ""
+        return failed(f"{call.tool} was not run: {closed.by or 'a person'} did not approve it{reason}")
+
+    async def sleep(self, call: Invocation, until: int) -> None:
+        """Wait until a time, that of the first life which began this wait."""
+        wait = msgspec.structs.replace(self._made(call, "timer", ""), until=until)
+        await self._waited(wait)
+
+    def _made(
+        self, call: Invocation, kind: Literal["question", "approval", "timer"], question: str, *,
+        seconds: float | None = None,
+    ) -> Wait:  # fmt: skip
+        now = self._writer.services.clock()
+        return Wait(
+            id=place_of(call, kind),
+            kind=kind,
+            context=call.context,
+            turn=call.turn,
+            task=self._turn.task,
+            owner=call.principal.id,
+            opened=now,
+            until=None if seconds is None else now + round(seconds * 1000),
+            question=question,
+        )
+
+    async def _waited(self, wait: Wait) -> Wait:
+        events, waits = self._writer.services.events, self._waits
+        is_new = not waits.is_known(wait.id)
+        found = await self._writer.begin_wait(wait)
+        is_asked = found.kind in PEOPLE
+        if is_asked and found.is_open and is_new:
+            events.emit("gate.opened", wait.context, wait.turn, gate=wait.id, kind=wait.kind, tool=wait.asked_by)
+        if not found.is_open:
+            return found
+        closed = await self._writer.parked(waits.until_closed(found))
+        if is_asked:
+            events.emit("gate.closed", wait.context, wait.turn, gate=wait.id, how=closed.how)
+        return closed
+
+
+def place_of(call: Invocation, kind: str) -> str:
+    """Where a call stands, the same in every life: its turn, round and number. A call may need an approval before it
+    asks something itself."""
+    place = f"{call.turn}:{call.round}:{call.index}"
+    return f"{place}:approval" if kind == "approval" else place
