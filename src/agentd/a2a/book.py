@@ -60,6 +60,8 @@ class Book:
         """Where a task stands now; its record says so only once it has ended."""
         if task.is_settled or task.state not in ("submitted", "working"):
             return task.state
+        if self._daemon.question(task.id) is not None:
+            return "input-required"
         return "working" if self._daemon.actors.turn_of(task.id) is not None else "submitted"
 
     # What was said

@@ -26,12 +26,14 @@ from a2a.utils.errors import (
     InvalidParamsError,
     JSONParseError,
     TaskNotFoundError,
+    UnsupportedOperationError,
 )
 
 from agentd.context.registry import NotYours
 from agentd.records.opening import NoRoom
 from agentd.runtime.commands import NotPermitted
 from agentd.runtime.inbox import Busy, Draining, SameId
+from agentd.runtime.waits import NotOpen
 from agentkit.core.contracts.errors import Corrupt, FormatError, StoreError, TooLarge
 
 log = logging.getLogger("agentd")
@@ -96,6 +98,8 @@ def told() -> Iterator[None]:
         raise
     except NotYours as error:
         raise TaskNotFoundError(str(error)) from error
+    except NotOpen as error:
+        raise UnsupportedOperationError("the question was answered or given up meanwhile") from error
     except Draining as error:
         raise GoingDown() from error
     except NotPermitted as error:

@@ -106,7 +106,7 @@ class Handler(RequestHandler):
             task = await self.book.find(params.id, sender)
             if task.is_settled and self._after(context) is None:
                 raise UnsupportedOperationError(f"task {task.id} has ended as {task.state}; there is nothing to follow")
-            async for event in self._frames(task, context, None):
+            async for event in self._frames(task, context, None, past=True):
                 yield event
 
     async def _taken(self, params: SendMessageRequest, sender: Principal) -> Task | Message:
@@ -130,10 +130,12 @@ class Handler(RequestHandler):
         return accepted.task
 
     async def _continued(self, message: Message, parts: Any, sender: Principal) -> Task:
-        """A message to a task. One that was sent before is known; any other finds that no task waits for input."""
+        """A message to a task answers what it asks. One that was sent before is known."""
         task = await self.book.find(message.task_id, sender)
         if message.context_id and message.context_id != task.context:
             raise InvalidParamsError(f"task {task.id} belongs to another context than {message.context_id[:256]!r}")
+        if self._daemon.question(task.id) is not None:
+            return await self._daemon.answer(task.id, parts, principal=sender, message_id=message.message_id)
         known = await self._inbox.seen(sender, message.message_id, parts)
         if known is not None:
             return known
@@ -215,8 +217,11 @@ class Handler(RequestHandler):
             if task is not None:
                 history = await self.book.history(task, length) if length else ()
                 made.tasks.append(
-                    task_of(task, self.book.state(task), history, with_artifacts=params.include_artifacts)
-                )
+                    task_of(
+                        task, self.book.state(task), history, question=self._daemon.question(task.id),
+                        with_artifacts=params.include_artifacts,
+                    )
+                )  # fmt: skip
         if len(rest) > size:
             made.next_page_token = page_token(rest[size - 1])
         return made
@@ -251,13 +256,15 @@ class Handler(RequestHandler):
     # Shared
 
     async def _shown(self, task: Task, length: int | None) -> WireTask:
-        return task_of(task, self.book.state(task), await self.book.history(task, length))
+        history = await self.book.history(task, length)
+        return task_of(task, self.book.state(task), history, question=self._daemon.question(task.id))
 
     async def _ended(self, task: Task, timeout: float | None) -> Task:
-        """The task once it has ended, or as it is after `timeout` seconds or when this life ends."""
-        waiting = [
-            asyncio.ensure_future(self._daemon.wait(task.id)), asyncio.ensure_future(self.streams.closing.wait()),
-        ]  # fmt: skip
+        """The task once it has ended or asks something, or as it is after `timeout` seconds or when this life ends."""
+        waiting: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(self._daemon.wait_or_ask(task.id)),
+            asyncio.ensure_future(self.streams.closing.wait()),
+        ]
         try:
             await asyncio.wait(waiting, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -265,9 +272,11 @@ class Handler(RequestHandler):
                 one.cancel()
         return await self._inbox.task(task.id)
 
-    async def _frames(self, task: Task, context: ServerCallContext, length: int | None) -> AsyncIterator[Any]:
+    async def _frames(
+        self, task: Task, context: ServerCallContext, length: int | None, *, past: bool = False
+    ) -> AsyncIterator[Any]:
         sent = context.state.get(FRAMES)
-        async for place, frame in self.streams.follow(task, self._after(context), length):
+        async for place, frame in self.streams.follow(task, self._after(context), length, past=past):
             if sent is not None:
                 sent.append(self.streams.id_of(place))
             yield frame

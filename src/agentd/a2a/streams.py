@@ -19,11 +19,12 @@ from a2a.types.a2a_pb2 import TaskArtifactUpdateEvent, TaskStatus, TaskStatusUpd
 from agentd.runtime.daemon import Daemon
 from agentd.runtime.events import Event, Resync
 from agentd.runtime.inbox import Task
+from agentd.runtime.waits import Wait
 
 from .book import Book
 from .wire import STATES, artifact_of, metadata_of, status_of, task_of
 
-STEPS = frozenset({"turn.start", "inbox.replayed", "turn.round", "budget.wait"})
+STEPS = frozenset({"turn.start", "inbox.replayed", "turn.round", "budget.wait", "gate.opened", "gate.closed"})
 """Events of a turn that a subscriber is told of."""
 BACKLOG = 64
 """Steps that wait for a slow reader; older ones are left out, the end never."""
@@ -87,27 +88,33 @@ class Streams:
             return None
         return Place(int(rest), int(frame))
 
-    async def follow(self, task: Task, after: Place | None, length: int | None) -> AsyncIterator[tuple[Place, Sent]]:
-        """A task from `after` on, to its end. Without a place it begins with the task as it is."""
+    async def follow(
+        self, task: Task, after: Place | None, length: int | None, *, past: bool = False
+    ) -> AsyncIterator[tuple[Place, Sent]]:
+        """A task from `after` on, to its end, or to a question that it asks. Without a place it begins with the task as
+        it is. `past`: go on behind the question that it waits with now."""
         events = self._daemon.events
         with self._listening(task) as steps:
-            past = None if after is None else events.since(after.seq)
-            if after is None or past is None or isinstance(past, Resync) or after.seq == 0:
+            known = None if after is None else events.since(after.seq)
+            if after is None or known is None or isinstance(known, Resync) or after.seq == 0:
                 # Read once more: what happened until somebody listened is in it.
                 task = await self._daemon.services.inbox.task(task.id)
                 last = Place(events.last)
                 steps.found.clear()
                 history = await self._book.history(task, length)
-                yield last, task_of(task, self._book.state(task), history)
-                if task.is_settled:
+                question = self._daemon.question(task.id)
+                yield last, task_of(task, self._book.state(task), history, question=question)
+                if task.is_settled or (question is not None and not past):
                     return
             else:
                 last = after
-                missed = [event for event in past if event.turn == task.turn and event.name in STEPS]
+                missed = [event for event in known if event.turn == task.turn and event.name in STEPS]
                 steps.found.extendleft(reversed([event for event in missed if event not in steps.found]))
             async for place, step in self._steps(steps, task, last):
                 last = place
                 yield place, step
+                if isinstance(step, TaskStatusUpdateEvent) and step.status.state == STATES["input-required"]:
+                    return
             if not steps.has_ended:
                 return
             for place, frame in self._end(await self._daemon.services.inbox.task(task.id)):
@@ -134,7 +141,7 @@ class Streams:
             while steps.found:
                 event = steps.found.popleft()
                 if event.seq > last.seq:
-                    yield Place(event.seq), step_of(task, event)
+                    yield Place(event.seq), step_of(task, event, self._daemon.question(task.id))
             if steps.has_ended or self.closing.is_set():
                 return
             steps.changed.clear()
@@ -157,9 +164,12 @@ class Streams:
         return [*made, (Place(seq, END), end)]
 
 
-def step_of(task: Task, event: Event) -> TaskStatusUpdateEvent:
-    """A step of a turn that goes on."""
-    status = TaskStatus(state=STATES["working"])
+def step_of(task: Task, event: Event, question: Wait | None = None) -> TaskStatusUpdateEvent:
+    """A step of a turn that goes on, or waits for the answer to `question`."""
+    if event.name == "gate.opened" and question is not None and question.id == event.data["gate"]:
+        status = status_of(task, "input-required", question)
+    else:
+        status = TaskStatus(state=STATES["working"])
     status.timestamp.FromMilliseconds(event.time)
     made = TaskStatusUpdateEvent(task_id=task.id, context_id=task.context, status=status)
     told = {"agentd/step": event.name}

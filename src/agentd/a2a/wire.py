@@ -18,6 +18,7 @@ from google.protobuf.json_format import ParseError as Unfit
 from agentd.context.record import AssistantMsg, DataPart, Entry, FilePart, TextPart, UserMsg
 from agentd.context.record import Part as OwnPart
 from agentd.runtime.inbox import Task
+from agentd.runtime.waits import Wait
 from agentkit.core.contracts.surrogates import replace_surrogates
 
 STATES = {
@@ -68,22 +69,45 @@ def command_of(message: Message) -> dict[str, Any] | None:
     return found
 
 
-def task_of(task: Task, state: str, history: Iterable[Message] = (), *, with_artifacts: bool = True) -> WireTask:
-    """A task as the protocol has it. `state`: as it is now, which the record of a running one does not know."""
-    made = WireTask(id=task.id, context_id=task.context, status=status_of(task, state), history=history)
+def task_of(
+    task: Task,
+    state: str,
+    history: Iterable[Message] = (),
+    *,
+    question: Wait | None = None,
+    with_artifacts: bool = True,
+) -> WireTask:
+    """A task as the protocol has it. `state`: as it is now, which the record of a running one does not know;
+    `question`: what it waits for."""
+    made = WireTask(id=task.id, context_id=task.context, status=status_of(task, state, question), history=history)
     if with_artifacts and (artifact := artifact_of(task)) is not None:
         made.artifacts.append(artifact)
     made.metadata.update(metadata_of(task))
     return made
 
 
-def status_of(task: Task, state: str) -> TaskStatus:
-    """Where a task stands; of one that did not complete also why."""
+def status_of(task: Task, state: str, question: Wait | None = None) -> TaskStatus:
+    """Where a task stands; of one that did not complete also why, of one that waits for a person what it asks."""
     made = TaskStatus(state=STATES.get(state, TaskState.TASK_STATE_WORKING))
     made.timestamp.FromMilliseconds(task.updated)
+    if question is not None and not task.is_settled:
+        made.timestamp.FromMilliseconds(question.opened)
+        made.message.CopyFrom(message_of(question.id, task, question_parts(question)))
     if task.is_settled and task.state != "completed" and task.reason:
         made.message.CopyFrom(message_of(f"{task.id}.status", task, (TextPart(task.reason),)))
     return made
+
+
+def question_parts(question: Wait) -> tuple[OwnPart, ...]:
+    """What a person is asked, for people and for programs."""
+    told: dict[str, Any] = {"kind": question.kind, "tool": question.asked_by, "question": question.question}
+    if question.options:
+        told["options"] = list(question.options)
+    if question.schema is not None:
+        told["schema"] = question.schema
+    if question.until is not None:
+        told["until"] = question.until
+    return TextPart(question.question), DataPart({"agentd": {"question": told}})
 
 
 def artifact_of(task: Task) -> Artifact | None:

@@ -90,7 +90,7 @@ async def served(model: LLM, house: House | None = None, *, environ: Any = None,
     """A life behind a listener on a port of its own."""
     house = house or House()
     given = {key.replace(".", "__"): value for key, value in given.items()}
-    async with house.life(model, given=given) as agent:
+    async with house.life(model, given=given, people=True) as agent:
         server = Server(agent, Address("127.0.0.1", 0), None)
         async with server.serving(), httpx.AsyncClient(base_url=server.url, timeout=30) as http:
             yield Served(agent, server, http)

@@ -75,6 +75,16 @@ class FakeDesk:
         self.asked.append(("compact", target_tokens, keep_last))
         return {"version": 2, "est_tokens": 10, "folded": 3}
 
+    async def ask(
+        self, call: Invocation, question: str, *, options: Sequence[str] = (), schema: Mapping[str, Any] | None = None,
+        seconds: float | None = None,
+    ) -> tuple[Any, str]:  # fmt: skip
+        self.asked.append(("ask", question, tuple(options), schema, seconds))
+        return (options[0] if options else "yes"), "ann"
+
+    async def sleep(self, call: Invocation, until: int) -> None:
+        self.asked.append(("sleep", until))
+
     async def think(
         self, prompt: str, schema: Mapping[str, Any] | None, reads: Sequence[str], skills: Sequence[str]
     ) -> Any:
