@@ -12,7 +12,7 @@ from agentkit.state.compaction import Summary, checked
 from agentkit.state.compaction.ranges import within
 
 from .messages import Known
-from .record import Breaker, Compaction, ContextState, Entry, Msg, SkillRef, TextPart, ToolMsg, UserMsg
+from .record import Breaker, Compaction, ContextState, Entry, Msg, SkillChange, SkillRef, TextPart, ToolMsg, UserMsg
 from .reduction import Declined, Plan, view_after
 from .scene import look, shown_messages
 from .settings import Reduction
@@ -115,12 +115,14 @@ def _with_figures(entry: Entry, *, before: int, after: int, degraded: bool, usag
 
 
 def _evicted(state: ContextState, entries: Iterable[Entry], plan: Plan, settings: Reduction) -> tuple[str, ...]:
-    """Skills whose text leaves with this fold: neither their load nor a reference to them is kept."""
+    """Skills whose text leaves with this fold: neither a load nor a reference to them is kept."""
     if not plan.folds:
         return ()
     shown = of_state(state)
     kept = [e for e in entries if shown.shows(e.n) and not within(plan.folded, e.n)]
-    named = references((_text(e.body) for e in kept if e.is_message), settings.reference_prefix)
+    named = set(references((_text(e.body) for e in kept if e.is_message), settings.reference_prefix))
+    # One that was unloaded and loaded again is shown where it first stood: its latest load counts here.
+    named |= {e.body.name for e in kept if isinstance(e.body, SkillChange) and e.body.op != "unload"}
 
     def is_kept(ref: SkillRef) -> bool:
         if shown.shows(ref.entry) and not within(plan.folded, ref.entry):

@@ -234,8 +234,9 @@ def unknown(name: str, reason: str) -> Step:
 
 
 def to_fetch(skills: Iterable[SkillRef], bodies: Mapping[str, str]) -> Iterator[SkillRef]:
-    """The loaded skills whose text is not at hand: after a restart, all of them."""
-    return (ref for ref in skills if ref.status == "" and ref.hash not in bodies)
+    """The skills whose text is shown and not at hand: after a restart, all of them. That of one that was unloaded is
+    shown until the next fold."""
+    return (ref for ref in skills if ref.status in ("", "unloaded") and ref.hash not in bodies)
 
 
 def _changed(held: SkillRef, hash: str) -> Step:

@@ -232,10 +232,13 @@ def _folded(current: View, fold: Compaction) -> View:
 
 
 def _skills(skills: tuple[SkillRef, ...], change: SkillChange, n: int) -> tuple[SkillRef, ...]:
-    """Unloading takes a name from the set at once and its text with the next fold: until then it is `unloaded`."""
+    """Unloading takes a name from the set at once and its text with the next fold: until then it is `unloaded`. One
+    whose text has left before is gone."""
     if change.op == "unload":
         return tuple(
-            msgspec.structs.replace(ref, status="unloaded") if ref.name == change.name else ref for ref in skills
+            msgspec.structs.replace(ref, status="unloaded") if ref.name == change.name else ref
+            for ref in skills
+            if not (ref.name == change.name and ref.status == "evicted")
         )
     held = next((ref for ref in skills if ref.name == change.name), None)
     made = SkillRef(change.name, change.new or "", change.args, n)

@@ -5,6 +5,7 @@ comes of it. Writes through the turn's writer.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -92,7 +93,7 @@ class Gates:
             events.emit("gate.opened", wait.context, wait.turn, gate=wait.id, kind=wait.kind, tool=wait.asked_by)
         if not found.is_open:
             return found
-        closed = await self._writer.parked(waits.until_closed(found))
+        closed = await self._writer.parked(partial(waits.until_closed, found))
         if is_asked:
             events.emit("gate.closed", wait.context, wait.turn, gate=wait.id, how=closed.how)
         return closed

@@ -133,12 +133,13 @@ class SkillLibrary:
             try:
                 found = await self.load(held.name, arguments=held.args)
             except SkillError as error:
-                if (context, held.hash) not in self._missing:
+                if held.status == "" and (context, held.hash) not in self._missing:
                     self._missing.add((context, held.hash))
                     steps.append(unfetched(held, str(error)))
             else:
                 self._missing.discard((context, held.hash))
-                steps.append(compared(held, found.hash))
+                if held.status == "":  # of one that was unloaded only the old text is of use, and only for now
+                    steps.append(compared(held, found.hash))
         return tuple(step for step in steps if step != Step())
 
     def forget(self, in_use: Iterable[str]) -> None:

@@ -214,9 +214,9 @@ class Waits:
         """The instance goes down: turns that wait are left to the next life, now and from now on."""
         self._closing.set()
 
-    async def unless_leaving(self, work: Coroutine[Any, Any, T]) -> T:
-        """`work`, given up with Left when the instance goes down."""
-        job = asyncio.ensure_future(work)
+    async def unless_leaving(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What `work` comes to, given up with Left when the instance goes down."""
+        job = asyncio.ensure_future(work())
         leaving = asyncio.ensure_future(self._closing.wait())
         try:
             await asyncio.wait([job, leaving], return_when=asyncio.FIRST_COMPLETED)

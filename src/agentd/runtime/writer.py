@@ -5,7 +5,8 @@ own tools work through it, one at a time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from agentd.config import Settings
@@ -174,7 +175,8 @@ class Writer:
         await self._commit_whole()
         self.is_parked = True
         self.services.slots.release()
-        await turn.unless_stopped(self.services.waits.unless_leaving(self.services.governor.passed(wait)))
+        passed = partial(self.services.governor.passed, wait)
+        await turn.unless_stopped(self.services.waits.unless_leaving(passed))
 
     async def begin_wait(self, wait: Waiting) -> Waiting:
         """Make a wait durable, together with all that led to it; or the one that an earlier life has begun here."""
@@ -185,18 +187,14 @@ class Writer:
         waits.opened(await self._commit_whole([waits.opening(wait)]))
         return wait
 
-    async def parked(self, work: Coroutine[Any, Any, T]) -> T:
-        """`work`, without holding a slot meanwhile; the context stays. All is durable before, and there is a slot again
-        when it returns. Raises Left when the instance goes down."""
-        try:
-            await self._commit_whole()
-        except BaseException:
-            work.close()
-            raise
+    async def parked(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What `work` comes to, without holding a slot meanwhile; the context stays. All is durable before, and there is
+        a slot again when it returns. Raises Left when the instance goes down."""
+        await self._commit_whole()
         self.is_parked = True
         self.services.slots.release()
         result = await self.services.waits.unless_leaving(work)
-        await self.services.waits.unless_leaving(self._take_slot())
+        await self.services.waits.unless_leaving(self._take_slot)
         return result
 
     async def _take_slot(self) -> None:

@@ -93,7 +93,6 @@ def test_a_rule_is_silent_where_its_key_is_faulty(tmp_path: Path) -> None:
         ("knowledge: {auto_context: {tool: search}}", "knowledge.auto_context.tool"),
         ("knowledge: {auto_context: {on: turn}}", "knowledge.auto_context.on"),
         ("store: {kind: postgres}", "store.kind"),
-        ("agent: {approval: [deploy]}", "agent.approval"),
         (
             "a2a: {listen: '127.0.0.1:0', principals: [{id: a, match: {subject: x}, role: user}]}",
             "a2a.principals[0].match.subject",

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentd.context.messages import messages
-from agentd.context.record import ContextState, Entry, SkillRef, entry_of
+from agentd.context.record import ContextState, Entry, SkillChange, SkillRef, entry_of
 from agentd.context.skill_file import Skill, SkillError, read_skill
 from agentd.context.skills import (
     Step,
@@ -351,6 +351,21 @@ def test_f36_evicted_body_is_loaded_by_the_next_reference() -> None:
         assert sum("<skill" in one.message.content for one in shown) == 1
 
 
+def test_skill_that_was_loaded_again_stays_while_that_load_is_kept() -> None:
+    """It was unloaded in between, so its text stood where the first load was; that one is folded now."""
+    talk = Talk(1_000)
+    talk.exchange(9, 300)
+    loaded(talk, "pdf", OLD)
+    talk.write(SkillChange("unload", "pdf", OLD, None))
+    for n in range(8):
+        talk.exchange(n, 300)
+    loaded(talk, "pdf", OLD)
+    assert talk.reduce().evicted == ()
+    assert loaded_names(talk.state.skills) == ("pdf",)
+    shown = messages(of_state(talk.state), talk.log, bodies={OLD: "text"})
+    assert sum("<skill" in one.message.content for one in shown) == 1
+
+
 def test_kept_reference_keeps_the_body_of_just_that_skill() -> None:
     talk = Talk(1_000)
     talk.exchange(9, 300)
@@ -362,10 +377,10 @@ def test_kept_reference_keeps_the_body_of_just_that_skill() -> None:
     assert talk.reduce().evicted == ("pdf",)
 
 
-def test_after_a_restart_all_loaded_skills_are_fetched() -> None:
+def test_after_a_restart_all_skills_whose_text_is_shown_are_fetched() -> None:
     refs = [SkillRef("a", OLD), SkillRef("b", NEW), SkillRef("c", OLD, status="evicted"),
             SkillRef("d", OLD, status="unloaded")]  # fmt: skip
-    assert [ref.name for ref in to_fetch(refs, {})] == ["a", "b"]
+    assert [ref.name for ref in to_fetch(refs, {})] == ["a", "b", "d"]
     assert [ref.name for ref in to_fetch(refs, {OLD: "text"})] == ["b"]
 
 

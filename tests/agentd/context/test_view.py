@@ -166,6 +166,10 @@ def test_skill_is_shown_where_it_was_loaded_then_behind_the_summary() -> None:
     evicted = [*log, entry_of(5, Compaction(3, folded=((3, 3),), evicted=("pdf",)))]
     assert [ref.status for ref in view(evicted).skills] == ["evicted"]
     assert len(messages(view(evicted), evicted, bodies=bodies)) == 1
+    # What left before does not come back by being unloaded.
+    unloaded = [*evicted, entry_of(6, SkillChange("unload", "pdf", "h1"))]
+    assert view(unloaded).skills == ()
+    assert len(messages(view(unloaded), unloaded, bodies=bodies)) == 1
 
 
 def test_changed_skill_counts_from_its_entry_on() -> None:

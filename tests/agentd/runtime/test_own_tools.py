@@ -71,7 +71,7 @@ def test_what_changes_something_is_not_read_only() -> None:
 
 def test_f45_nothing_is_offered_that_this_release_has_not() -> None:
     families = {tool.name.partition(".")[0] for tool in internal_tools()}
-    assert not families & {"run", "subagent", "ask_human", "sleep", "await"}
+    assert not families & {"run", "subagent", "await"}
 
 
 # The turn
