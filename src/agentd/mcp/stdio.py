@@ -85,9 +85,10 @@ async def _read(
         reason = f"it wrote a line of more than {MOST_BYTES >> 20} MiB"
     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
         return  # the session is gone
-    if child.last_line and not child.is_ending:
-        log.warning("the last that the MCP server %s said: %s", child.name, child.last_line)
-    lost(reason or child.how_it_ended)
+    if not child.is_ending:
+        if child.last_line:
+            log.warning("the last that the MCP server %s said: %s", child.name, child.last_line)
+        lost(reason or child.how_it_ended)
     to_session.close()
 
 
