@@ -116,6 +116,7 @@ class Child:
             self._stdin.close()
             await _within(self._exited.wait())
             if _signal(self.pid, signal.SIGTERM):
+                _signal(self.pid, signal.SIGCONT)  # one that is stopped would not hear the other
                 await _within(self._all_gone())
         finally:
             _signal(self.pid, signal.SIGKILL)  # whoever is left of the group

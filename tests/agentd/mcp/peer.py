@@ -79,9 +79,9 @@ async def add(a: int, b: int) -> int:
 
 
 @server.tool(structured_output=False)
-async def fail() -> str:
+async def fail() -> CallToolResult:
     """Fails."""
-    raise ValueError("no such day")
+    return CallToolResult(content=[TextContent(type="text", text="no such day")], is_error=True)
 
 
 @server.tool(structured_output=False)
