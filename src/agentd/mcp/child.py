@@ -22,7 +22,8 @@ log = logging.getLogger("agentd")
 GRACE = 2.0
 """Seconds for each step of the end: after its input was closed, after SIGTERM, after SIGKILL."""
 LAST_WORDS = 0.5
-"""Seconds for what a process wrote before it ended, while another holds its output open."""
+"""Seconds for what a process wrote before it ended, while another holds its output open; and between the end of its
+pipes and its own."""
 SHOWN = 2_000
 """Bytes of a line of standard error that are logged."""
 
@@ -78,8 +79,13 @@ class Child:
                 yield line
         finally:
             watch.cancel()
-        with suppress(TimeoutError):  # the output closes just before the process ends: for `how_it_ended`
+        await self.has_ended()
+
+    async def has_ended(self) -> bool:
+        """Whether it ended, with a moment's patience: pipes break just before the process is gone."""
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._exited.wait(), LAST_WORDS)
+        return self._exited.is_set()
 
     async def _close_when_ended(self) -> None:
         await self._exited.wait()
@@ -116,6 +122,7 @@ class Child:
             self._stdin.close()
             await _within(self._exited.wait())
             if _signal(self.pid, signal.SIGTERM):
+                _signal(self.pid, signal.SIGCONT)  # one that is stopped would not hear the other
                 await _within(self._all_gone())
         finally:
             _signal(self.pid, signal.SIGKILL)  # whoever is left of the group

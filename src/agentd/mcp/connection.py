@@ -112,6 +112,11 @@ class Connection:
             self.reason = reason
             self._lost.set()
 
+    @property
+    def is_made(self) -> bool:
+        """Whether the handshake was finished."""
+        return not self._is_new
+
     async def until_lost(self) -> None:
         await self._lost.wait()
 

@@ -129,12 +129,12 @@ class Server:
             except asyncio.CancelledError:
                 connection.lose(CLOSING)
                 self._went_down(CLOSING)
-                await _ended(life)
+                await _ended(life, LEAVE if connection.is_made else 0)
                 raise
             if self.state == "up" and asyncio.get_running_loop().time() - self._came_up_at > STABLE:
                 backoff.reset()
             self._went_down(connection.reason)
-            await _ended(life)
+            await _ended(life, LEAVE if connection.is_made else 0)
             if isinstance(connection.failure, CannotStart):
                 self._in_vain.set()
             await backoff.wait()
@@ -253,10 +253,10 @@ class Server:
             await _any_of(self.timeout, self._tried)
 
 
-async def _ended(life: asyncio.Task[None]) -> None:
+async def _ended(life: asyncio.Task[None], patience: float) -> None:
     """Wait for a connection to end in good order, and cancel it when it does not, or when this is cancelled."""
     try:
-        await asyncio.wait({life}, timeout=LEAVE)
+        await asyncio.wait({life}, timeout=patience)
     finally:
         if not life.done():
             life.cancel()

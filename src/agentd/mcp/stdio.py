@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import anyio
@@ -21,6 +21,8 @@ log = logging.getLogger("agentd")
 
 MOST_BYTES = 16 << 20
 """Of one message of a server."""
+MOST_JUNK = 1_000
+"""Lines in a row that are no messages: some servers print to their standard output, none prints only that."""
 
 Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
 Outgoing = MemoryObjectSendStream[SessionMessage]
@@ -76,18 +78,28 @@ async def _end(child: Child, jobs: Sequence[asyncio.Task[None]]) -> None:
 async def _read(
     child: Child, to_session: MemoryObjectSendStream[SessionMessage | Exception], lost: Callable[[str], None]
 ) -> None:
-    reason = ""
+    reason, junk = "", 0
     try:
         async for line in child.lines():
-            if (message := _message(child.name, line)) is not None:
+            if (message := _message(line)) is not None:
+                junk = 0
                 await to_session.send(message)
+            elif line.strip():
+                junk += 1
+                level = logging.WARNING if junk == 1 else logging.DEBUG
+                log.log(level, "the MCP server %s wrote a line that is no message of JSON-RPC", child.name)
+                if junk == MOST_JUNK:
+                    reason = f"it wrote {MOST_JUNK} lines in a row that are no messages of JSON-RPC"
+                    break
+                await asyncio.sleep(0)  # lines that are there already are read without giving others their turn
     except ValueError:
         reason = f"it wrote a line of more than {MOST_BYTES >> 20} MiB"
     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
         return  # the session is gone
-    if child.last_line and not child.is_ending:
-        log.warning("the last that the MCP server %s said: %s", child.name, child.last_line)
-    lost(reason or child.how_it_ended)
+    if not child.is_ending:
+        if child.last_line:
+            log.warning("the last that the MCP server %s said: %s", child.name, child.last_line)
+        lost(reason or child.how_it_ended)
     to_session.close()
 
 
@@ -99,19 +111,15 @@ async def _write(
             text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
             await child.write(text.encode("utf-8", "replace") + b"\n")
     except (OSError, RuntimeError):  # RuntimeError: its pipe is closed already
-        lost("it does not read what it is sent")
+        lost(child.how_it_ended if await child.has_ended() else "it does not read what it is sent")
         from_session.close()
 
 
-def _message(name: str, line: bytes) -> SessionMessage | None:
-    """A line as a message. One that cannot be read costs at most the request that it answers."""
+def _message(line: bytes) -> SessionMessage | None:
+    """A line as a message. An answer that cannot be read costs the request that it answers."""
     text = line.decode("utf-8", "replace")
-    if not text.strip():
-        return None
-    try:
+    with suppress(ValueError):
         return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
-    except ValueError:
-        log.warning("the MCP server %s wrote a line of %d bytes that is no message of JSON-RPC", name, len(line))
     if (id := _id_of(text)) is None:
         return None
     fault = ErrorData(code=INTERNAL_ERROR, message="its answer is no message of JSON-RPC")

@@ -15,8 +15,8 @@ from .stdio import MOST_BYTES
 
 CONNECT = 10.0
 """Seconds to reach a server. How long an answer may take is each request's own time."""
-GOODBYE = 2.0
-"""Seconds to tell a server that its session is over."""
+GOODBYE = 1.0
+"""Seconds in which to tell a server that its session is over."""
 
 
 @asynccontextmanager

@@ -21,6 +21,7 @@ from .kill_points import KillPoints
 from .memories import Memories
 from .models import models_of, open_models
 from .opening import Opened, scope_of
+from .pictures import Pictures
 from .reducing import Reducer
 from .replayed import SERVER, replayed_tools
 from .requests import Requests
@@ -88,7 +89,7 @@ async def assemble(
         ),
         inbox=Inbox(opened.records, clock=clock, ids=opened.ids, limit=inbox_limit),
         governor=governor,
-        calls=ModelCalls(models, governor, events),
+        calls=ModelCalls(models, governor, events, Pictures(opened.records)),
         requests=requests,
         reducer=Reducer(opened.records, events, kills, clock=clock),
         memories=memories,

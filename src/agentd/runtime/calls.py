@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentkit.core.contracts.errors import StoreError, TransientError
+from agentkit.core.contracts.errors import PermanentError, StoreError, TransientError
 from agentkit.core.contracts.requests import ChatRequest, LLMResult
 from agentkit.core.contracts.usage import Usage
 from agentkit.models.catalog import cost, rates
@@ -10,6 +10,7 @@ from agentkit.models.catalog import cost, rates
 from .events import Events
 from .governor import Governor, Refused, Reservation, Wait
 from .models import Models
+from .pictures import Pictures
 
 MAX_OUTPUT = 4_096
 """Tokens of an answer that are set aside where a request names no limit."""
@@ -26,8 +27,8 @@ class Refusal(RuntimeError):
 class ModelCalls:
     """The one way in which the daemon calls its model."""
 
-    def __init__(self, model: Models, governor: Governor, events: Events) -> None:
-        self.model, self.governor, self._events = model, governor, events
+    def __init__(self, model: Models, governor: Governor, events: Events, pictures: Pictures) -> None:
+        self.model, self.governor, self._events, self._pictures = model, governor, events, pictures
 
     async def aclose(self) -> None:
         """Close the connections to the model."""
@@ -51,7 +52,7 @@ class ModelCalls:
         """Make the call. Whatever becomes of it is charged: what was reported, else what was set aside."""
         usage = None
         try:
-            result = await self.model.chat(request)
+            result = await self._chat(request)
             # Without a figure in it nothing was reported, unless the answer cost nothing.
             if result.cached or result.usage != Usage():
                 usage = result.usage
@@ -62,6 +63,20 @@ class ModelCalls:
             raise TransientError(f"{type(error).__name__}: {error}") from error
         finally:
             self.governor.settle(reservation, usage, usd=None if usage is None else _cost(request.model, usage))
+
+    async def _chat(self, request: ChatRequest) -> LLMResult:
+        """Ask with pictures, and where that is refused without them: a text-only model would else refuse every request
+        of a context from its first picture on."""
+        filled = await self._pictures.filled(request)
+        try:
+            return await self.model.chat(filled)
+        except PermanentError:
+            without = await self._pictures.filled(request, hide=True)
+            if without.messages == filled.messages:
+                raise
+            result = await self.model.chat(without)
+            self._pictures.refused(request.model)
+            return result
 
 
 def _cost(model: str | None, usage: Usage) -> float:

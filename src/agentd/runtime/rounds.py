@@ -57,13 +57,17 @@ class Rounds:
 
     async def settle(self, left: Sequence[OpenCall]) -> End | None:
         """Give each call that an earlier life left a result, in their order: by running it again, or in its place."""
+        box = self._services.box
+        if any(box.find(found.call.name) is None for found in left):
+            # A life begins before its MCP servers are there: whether a call may be repeated, only they tell.
+            await self._turn.unless_stopped(self._services.servers.all_looked_at())
         for found in left:
             call = message_of(AssistantMsg(tool_calls=(found.call,))).tool_calls[0]
             asked = self._asked(call, found.round, found.index)
             if not found.is_started and self._services.waits.is_known(place_of(asked, "approval")):
                 await self._run_next(call, found.round, found.index, commits=False)
                 continue
-            if found.call.name not in self._services.box.repeatable:
+            if found.call.name not in box.repeatable:
                 if found.is_started:
                     self._services.events.emit("effect.unknown", self._held.id, self._turn.id, call=found.call.id)
                 self.put_in_place(found, "the process ended in the middle of it")

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("agentd")
 
 FIRST_MOMENT = 10.0
-"""Seconds that a one-shot prompt waits for servers that are not required: no later one would get their tools."""
+"""Seconds for which servers that are not required are waited for by those whose work is wrong without their tools: a
+one-shot prompt, and a turn whose call of an earlier life nobody knows any more."""
 BETWEEN, LONGEST = 1.0, 60.0
 """Seconds between two looks at the list of a server that keeps saying that it has changed; where the list cannot be
 had, twice as long each time, up to the second."""
@@ -61,7 +62,7 @@ class McpServers:
             raise RequiredServerDown(f"required MCP servers did not come up: {told}")
         await self._first_look([one.name for one in self.connections if one.settings.required], None)
         if is_one_shot:
-            await self._first_look([one.name for one in self.connections], FIRST_MOMENT)
+            await self.all_looked_at()
 
     async def reload(self, settings: Sequence[Settings]) -> None:
         """Go on with other settings: new and changed servers are started, others ended, in the background."""
@@ -87,9 +88,10 @@ class McpServers:
             return []
         return [one | self._tools.status(one["name"]) for one in self.connections.status()]
 
-    async def looked_at(self, name: str, timeout: float | None = None) -> None:
-        """Wait until a server was asked for its tools, or could not be, for the first time."""
-        await self._first_look([name], timeout)
+    async def all_looked_at(self, timeout: float = FIRST_MOMENT) -> None:
+        """Wait until each server was asked for its tools, or could not be reached, for the first time."""
+        if self.connections is not None:
+            await self._first_look([one.name for one in self.connections], timeout)
 
     async def _started(self, settings: Sequence[Settings]) -> None:
         # In a thread, as it takes a second: others are at work when a reload brings the first server.
