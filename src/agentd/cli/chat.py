@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from agentd.cli.configured import FLAGS, Configured, settings
-from agentd.cli.remote import token_option
+from agentd.cli.remote import asking, token_option
 
 if TYPE_CHECKING:
     import asyncio
 
     from agentd.config import Settings
+    from agentd.runtime.daemon import Daemon
 
 HELP = "/context shows its size, /compact folds old messages, /new begins another conversation, /quit ends."
 
@@ -48,13 +49,15 @@ async def _chat(found: Settings, context: str | None) -> int:
     import sys
 
     from agentd.cli.starting import started
-    from agentkit.inspect.markup import visible
 
-    async with started(found) as agent:
+    async with started(found, people=True) as agent:
         conversation = context or agent.services.ids()
         if sys.stdin.isatty():
             click.echo(f"conversation {conversation}. {HELP}")
         lines = _lines()
+        open_ = next((one.task for one in agent.questions() if one.context == conversation and one.task), None)
+        if open_ is not None and not await _told(agent, open_, conversation, lines):
+            return 0
         while (line := await _next(lines)) is not None:
             text = line.strip()
             if text in ("/quit", "/exit"):
@@ -69,34 +72,64 @@ async def _chat(found: Settings, context: str | None) -> int:
             elif text.startswith("/"):
                 click.echo(f"unknown command {text.split()[0]}; {HELP}")
             elif text:
-                task = await agent.ask(text, context=conversation)
-                click.echo(visible(task.text if task.output is not None else f"[{task.end_state}: {task.reason}]"))
+                sent = await agent.send(text, context=conversation)
+                if not await _told(agent, sent.task.id, conversation, lines):
+                    break
             if agent.halted is not None:
                 return 8
     return 0
 
 
+async def _told(agent: Daemon, task: str, conversation: str, lines: asyncio.Queue[str | None]) -> bool:
+    """Print what a task comes to; what it asks on the way is answered by the next lines. False where they end first:
+    the question stays, and whoever goes on with the conversation answers it."""
+    from agentd.runtime.answers import Unfitting
+    from agentd.runtime.waits import Wait
+    from agentkit.inspect.markup import visible
+
+    while isinstance(found := await agent.wait_or_ask(task), Wait):
+        click.echo(visible(asking(found.question, found.options)))
+        while (line := await _next(lines)) is not None:
+            try:
+                await agent.answer(task, line.strip())
+            except Unfitting as error:
+                click.echo(visible(str(error)))
+            else:
+                break
+        else:
+            click.echo(f"the question stays: go on with --context {conversation}", err=True)
+            return False
+    click.echo(visible(found.text if found.output is not None else f"[{found.end_state}: {found.reason}]"))
+    return True
+
+
 async def _chat_with(url: str, token_env: str, conversation: str) -> None:
     import sys
 
-    from agentd.cli.remote import connected, reporting, said
+    from agentd.cli.remote import Unreachable, connected, reporting, said
     from agentkit.inspect.markup import visible
 
     async with connected(url, token_env) as client:
         if sys.stdin.isatty():
             click.echo(f"{url}. /new begins another conversation, /quit ends.")
-        lines = _lines()
+        lines, task = _lines(), ""
         while (line := await _next(lines)) is not None:
             text = line.strip()
             if text in ("/quit", "/exit"):
                 break
             if text == "/new":
-                conversation = ""
+                conversation = task = ""
             elif text.startswith("/"):
                 click.echo(f"unknown command {text.split()[0]}; /new begins another conversation, /quit ends.")
             elif text:
-                with reporting(url):
-                    answer, now = await said(client, text, conversation)
+                try:
+                    with reporting(url):
+                        answer, now, task = await said(client, text, conversation, task)
+                except Unreachable as error:
+                    if not task:
+                        raise
+                    click.echo(visible(error.message))  # no answer to the question, which stays
+                    continue
                 if now != conversation:
                     click.echo(f"conversation {visible(now)}", err=True)
                 conversation = now

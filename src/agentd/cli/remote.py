@@ -6,7 +6,7 @@ The token is no argument, which others on the machine could read: it comes from 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -62,22 +62,24 @@ def reporting(url: str) -> Iterator[None]:
         raise Unreachable(f"{url}: {str(error) or type(error).__name__}") from error
 
 
-async def said(client: Client, text: str, context: str) -> tuple[str, str]:
-    """Send a message and wait for the answer: its text, and the contextId. A stream that is lost is taken up again."""
+async def said(client: Client, text: str, context: str, task: str = "") -> tuple[str, str, str]:
+    """Send a message and wait for the answer: its text, the contextId, and the task if it asks something, which the
+    next message answers. `task`: the task that this one answers. A stream that is lost is taken up again."""
     import uuid
 
     from a2a.types.a2a_pb2 import Message, Part, Role, SendMessageRequest
 
-    message = Message(message_id=str(uuid.uuid4()), role=Role.ROLE_USER, parts=[Part(text=text)], context_id=context)
+    message = Message(
+        message_id=str(uuid.uuid4()), role=Role.ROLE_USER, parts=[Part(text=text)], context_id=context, task_id=task
+    )
     events = client.send_message(SendMessageRequest(message=message))
-    task = ""
     for left in reversed(range(TRIES)):
         found = Followed(task, context)
         try:
             async for event in events:
                 found.take(event)
                 task, context = found.task, found.context
-            return found.text, context
+            return found.text, context, task if found.asks else ""
         except Exception as error:
             if not task or not left or not _is_lost(error):
                 raise
@@ -110,7 +112,7 @@ class Followed:
     """What a stream has told so far."""
 
     def __init__(self, task: str, context: str) -> None:
-        self.task, self.context, self.text = task, context, ""
+        self.task, self.context, self.text, self.asks = task, context, "", False
 
     def take(self, event: StreamResponse) -> None:
         """One more event."""
@@ -118,10 +120,11 @@ class Followed:
             self.text, self.context = text_of(event.message.parts), event.message.context_id
         elif event.HasField("task"):
             self.task, self.context = event.task.id, event.task.context_id
-            self.text = answer_of(event.task)
+            self.text, self.asks = answer_of(event.task), is_asking(event.task.status)
         elif event.HasField("artifact_update"):
             self.text = text_of(event.artifact_update.artifact.parts)
         elif event.HasField("status_update"):
+            self.asks = is_asking(event.status_update.status)
             self.text = self.text or reason_of(event.status_update.status)
 
 
@@ -136,8 +139,30 @@ def reason_of(status: TaskStatus) -> str:
     name = state_of(status)
     if name in ("submitted", "working", "completed"):
         return ""
+    if is_asking(status):
+        return question_of(status)
     why = text_of(status.message.parts)
     return f"[{name}: {why}]" if why else f"[{name}]"
+
+
+def is_asking(status: TaskStatus) -> bool:
+    """Whether a task waits for an answer."""
+    return state_of(status) == "input-required"
+
+
+def question_of(status: TaskStatus) -> str:
+    """What a task asks."""
+    from google.protobuf.json_format import MessageToDict
+
+    told = [MessageToDict(part.data) for part in status.message.parts if part.HasField("data")]
+    found: dict[str, Any] = next((one["agentd"]["question"] for one in told if "question" in one.get("agentd", {})), {})
+    text = "\n".join(part.text for part in status.message.parts if part.HasField("text"))
+    return asking(text, found.get("options", ()))
+
+
+def asking(question: str, options: Sequence[str]) -> str:
+    """A question as a person reads it."""
+    return f"? {question}" + (f" ({' / '.join(options)})" if options else "")
 
 
 def state_of(status: TaskStatus) -> str:

@@ -32,14 +32,15 @@ class ServerMissing(CannotStart):
 
 
 @asynccontextmanager
-async def started(found: Settings, *, fresh: bool = False) -> AsyncIterator[Daemon]:
-    """A running daemon, drained at the end. CannotStart says what keeps it from starting."""
+async def started(found: Settings, *, fresh: bool = False, people: bool | None = None) -> AsyncIterator[Daemon]:
+    """A running daemon, drained at the end. `people`: whether its questions are answered. CannotStart says what keeps
+    it from starting."""
     from agentd.runtime.daemon import Daemon
     from agentd.runtime.servers import RequiredServerDown
     from agentkit.core.contracts.errors import StoreError
 
     try:
-        agent = await Daemon.open(found, fresh=fresh)
+        agent = await Daemon.open(found, fresh=fresh, people=people)
     except (StoreError, OSError) as error:
         raise StoreFailed(str(error)) from error
     except RequiredServerDown as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from agentd.cli.remote import token_option
@@ -48,6 +50,27 @@ def cancel(url: str, token_env: str, task: str) -> None:
     asyncio.run(_cancel(url, token_env, task))
 
 
+@command.command()
+@url_option
+@token_option
+@click.argument("task")
+@click.argument("answer")
+@click.option("--json", "as_json", is_flag=True, help="ANSWER is JSON, for a question that asks for data.")
+def answer(url: str, token_env: str, task: str, answer: str, as_json: bool) -> None:
+    """Answer what a task asks, or approve a call: yes, or no and a reason. What is no answer to its question is an
+    error that says what would be one."""
+    import asyncio
+    import json
+
+    data = None
+    if as_json:
+        try:
+            data = json.loads(answer)
+        except (ValueError, RecursionError) as error:
+            raise click.UsageError(f"ANSWER is no JSON: {error}.") from error
+    asyncio.run(_answer(url, token_env, task, answer, data if as_json else None, as_json))
+
+
 async def _list(url: str, token_env: str, context: str, limit: int) -> None:
     from agentd.cli.remote import connected, reporting, state_of
     from agentkit.inspect.markup import visible
@@ -84,6 +107,32 @@ async def _show(url: str, token_env: str, id: str) -> None:
         click.echo(f"{who}: {visible(text_of(message.parts))}")
     if answer := answer_of(task):
         click.echo(visible(answer))
+
+
+async def _answer(url: str, token_env: str, id: str, text: str, data: Any, as_json: bool) -> None:
+    from agentd.cli.remote import answer_of, connected, reporting, state_of
+    from agentkit.inspect.markup import visible
+
+    async with connected(url, token_env) as client:
+        import uuid
+
+        from a2a.types.a2a_pb2 import GetTaskRequest, Message, Part, Role, SendMessageRequest
+        from google.protobuf.json_format import ParseDict
+
+        part = Part(text=text)
+        if as_json:
+            part = Part()
+            ParseDict(data, part.data)
+        message = Message(message_id=str(uuid.uuid4()), role=Role.ROLE_USER, parts=[part], task_id=id)
+        asked = SendMessageRequest(message=message)
+        asked.configuration.return_immediately = True
+        with reporting(url):
+            async for _ in client.send_message(asked):
+                break
+            task = await client.get_task(GetTaskRequest(id=id))
+    click.echo(visible(f"{task.id}: {state_of(task.status)}"))
+    if said := answer_of(task):
+        click.echo(visible(said))
 
 
 async def _cancel(url: str, token_env: str, id: str) -> None:

@@ -188,8 +188,8 @@ class Writer:
         return wait
 
     async def parked(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What `work` comes to, without holding a slot meanwhile; the context stays. All is durable before, and there is
-        a slot again when it returns. Raises Left when the instance goes down."""
+        """What `work` comes to, without holding a slot meanwhile; the context stays. All is durable before, and a slot
+        is held again when it returns. Raises Left when the instance goes down."""
         await self._commit_whole()
         self.is_parked = True
         self.services.slots.release()
