@@ -38,4 +38,6 @@ def log_to_stderr(level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
+    # The SDK logs messages of servers with their content; what concerns an operator is told by agentd itself.
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)
     logging.getLogger("agentd").setLevel(level.upper())

@@ -4,6 +4,14 @@ context, and gives the SDK's values.
 Importing it imports the SDK, which takes a second: only where there are servers.
 """
 
+from agentkit.core.contracts.errors import MissingExtraError
+
+try:
+    import httpx2  # noqa: F401
+    import mcp  # noqa: F401
+except ImportError as error:
+    raise MissingExtraError("agentd", error.name or "mcp", "mcp.servers") from None
+
 from .connection import Change, Elicit
 from .errors import BadAnswer, CannotStart, ServerDown, ServerError, ServerRefused, ServerTimeout
 from .server import Server

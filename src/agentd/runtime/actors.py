@@ -196,8 +196,13 @@ class Actors:
         for waiting in self._settled.pop(task.id, ()):
             if not waiting.done():
                 waiting.set_result(task)
+        self.settle_bound("task", task.id)
+        self.services.subagents.settled(task)
+
+    def settle_bound(self, kind: str, id: str) -> None:
+        """Bring plans up to date that are bound to a task, run or subagent which has ended."""
         for held in self.services.residents.contexts:
-            if held.state.plan is not None and ("task", task.id) in plans.bound(held.state.plan):
+            if held.state.plan is not None and (kind, id) in plans.bound(held.state.plan):
                 self._actor(held.id).post(Command(self.settle_bindings, asyncio.get_running_loop().create_future()))
 
     async def wait(self, id: str) -> Task:

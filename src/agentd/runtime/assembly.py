@@ -31,6 +31,7 @@ from .services import Services
 from .skills import SkillLibrary, SkillSource, folder_sources
 from .slots import Slots
 from .standing import Prompts
+from .subagents import Subagents
 from .tools.base import Tool
 from .tools.box import ToolBox
 from .tools.internal import internal_tools
@@ -76,6 +77,8 @@ async def assemble(
     def inbox_limit() -> int:
         return services.settings.limits.inbox
 
+    residents = Residents(Contexts(counter), opened.records, events, clock=clock, limit=resident, forget=requests.forget)
+    inbox = Inbox(opened.records, clock=clock, ids=opened.ids, limit=inbox_limit)
     services = Services(
         settings=settings,
         clock=clock,
@@ -84,10 +87,8 @@ async def assemble(
         records=opened.records,
         events=events,
         kills=kills,
-        residents=Residents(
-            Contexts(counter), opened.records, events, clock=clock, limit=resident, forget=requests.forget
-        ),
-        inbox=Inbox(opened.records, clock=clock, ids=opened.ids, limit=inbox_limit),
+        residents=residents,
+        inbox=inbox,
         governor=governor,
         calls=ModelCalls(models, governor, events, Pictures(opened.records)),
         requests=requests,
@@ -99,6 +100,10 @@ async def assemble(
         prompts=Prompts(box, memories, library, events, clock),
         slots=Slots(lambda: services.settings.agent.max_parallel_turns),
         waits=Waits(opened.records, clock=clock, sleep=opened.sleep),
+        subagents=Subagents(
+            opened.records, inbox, residents, events, clock=clock, sleep=opened.sleep,
+            settings=lambda: services.settings,
+        ),
         given_skills=tuple(skills),
     )
     return services

@@ -48,6 +48,7 @@ class Daemon:
     def __init__(self, opened: Opened, services: Services) -> None:
         self._opened, self.services = opened, services
         self.actors = Actors(services, on_halt=self._halt)
+        services.subagents.serve(self.actors)
         self._janitor = Janitor(services.records, services.residents, services.clock)
         self.halted: str | None = None
         """Why this life ended before its time: the store failed, or its lease was lost."""
@@ -104,6 +105,7 @@ class Daemon:
         left = await services.inbox.load(self._lost)
         for wait in await services.waits.load({item.turn for item in left}, self._lost):
             services.events.emit("gate.closed", wait.context, wait.turn, gate=wait.id, how="ended")
+        await services.subagents.load({item.turn for item in left})
         for item in left:
             self.actors.post(item)
         self._chores.append(asyncio.create_task(self._sweep()))
@@ -185,7 +187,7 @@ class Daemon:
         services = self.services
         await services.residents.open(context, create=context == ROOT)
         wakes = kind in services.settings.agent.wake_on
-        item = await services.inbox.accept_note(context, NoteMsg(text, about), ROOT_PRINCIPAL, wakes=wakes)
+        item, _ = await services.inbox.accept_note(context, NoteMsg(text, about), ROOT_PRINCIPAL, wakes=wakes)
         self.actors.post(item)
 
     async def command(self, op: str, *, context: str = ROOT, principal: Principal = OPERATOR, **arguments: Any) -> Any:
@@ -306,6 +308,7 @@ class Daemon:
         """Drain, and give the store back."""
         finished = await self.drain() if self.halted is None else False
         await self.actors.stop()
+        await self.services.subagents.aclose()
         await self._let_go(finished=finished)
 
     async def _let_go(self, *, finished: bool | None = None) -> None:

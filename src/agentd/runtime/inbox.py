@@ -105,11 +105,12 @@ class Seen(msgspec.Struct, frozen=True):
 @dataclass(frozen=True)
 class Accepted:
     """What the sender of a message is told. `item`: the work that waits now, None for a duplicate; `altered`: half
-    surrogate pairs were replaced in it."""
+    surrogate pairs were replaced in it; `rows`: all that was committed."""
 
     task: Task
     item: Item | None = None
     altered: bool = False
+    rows: tuple[Row, ...] = ()
 
     @property
     def is_duplicate(self) -> bool:
@@ -171,11 +172,18 @@ class Inbox:
         return _save("seen", seen_id(sender.id, message_id), Seen(_digest(parts), task.context, task.id))
 
     async def accept(
-        self, context: str, parts: Sequence[Part], sender: Principal, *, message_id: str | None = None
+        self,
+        context: str,
+        parts: Sequence[Part],
+        sender: Principal,
+        *,
+        message_id: str | None = None,
+        owner: str | None = None,
+        extra: Callable[[Task], Write] | None = None,
     ) -> Accepted:
         """Take in a message: durable when this returns. The same message id again gives the same task and adds nothing.
 
-        Raises Busy, SameId, ValueError for a message without content.
+        `owner`: whose task it is, if not the sender's; `extra`: a row that is committed along. Raises Busy, SameId, ValueError for a message without content.
         """
         if message_id is not None and (known := await self.seen(sender, message_id, parts)) is not None:
             return Accepted(known)
@@ -184,11 +192,14 @@ class Inbox:
         self._require_room()
         now = self._clock()
         message, altered = accepted(UserMsg(tuple(parts), sender.id, message_id, now))
-        task = Task(self._ids(), context, self._ids(), sender.id, message_id, created=now, updated=now)
+        whose = sender.id if owner is None else owner
+        task = Task(self._ids(), context, self._ids(), whose, message_id, created=now, updated=now)
         item = self._item(context, task.turn, encode_msg(message), sender, now, task=task.id)
         writes: list[Write] = [_save("inbox", item.row_id, item), _save("task", task.id, task)]
         if message_id is not None:
             writes.append(self.known_by(sender, message_id, parts, task))
+        if extra is not None:
+            writes.append(extra(task))
         try:
             rows = await self._records.commit(writes)
         except Conflict:
@@ -202,17 +213,20 @@ class Inbox:
             raise
         self._waiting[item.n] = item
         self._rows[item.n], self._tasks[task.id] = rows[0], rows[1]
-        return Accepted(task, item, altered)
+        return Accepted(task, item, altered, rows)
 
-    async def accept_note(self, context: str, note: Any, sender: Principal, *, wakes: bool) -> Item:
-        """Take in a note of the runtime. `wakes`: a turn starts for it."""
+    async def accept_note(
+        self, context: str, note: Any, sender: Principal, *, wakes: bool, extra: Sequence[Write] = ()
+    ) -> tuple[Item, tuple[Row, ...]]:
+        """Take in a note of the runtime. `wakes`: a turn starts for it; `extra` is committed along. Returns the item and
+        all rows."""
         self._require_room()
         now = self._clock()
         message, _ = accepted(msgspec.structs.replace(note, ts=now))
         item = self._item(context, self._ids(), encode_msg(message), sender, now, kind="note", wakes=wakes)
-        rows = await self._records.commit([_save("inbox", item.row_id, item)])
+        rows = await self._records.commit([_save("inbox", item.row_id, item), *extra])
         self._waiting[item.n], self._rows[item.n] = item, rows[0]
-        return item
+        return item, rows
 
     async def found_again(self, task: Task) -> Item | None:
         """The item of a message that came again, where it was stored by a commit that was taken for failed: nobody

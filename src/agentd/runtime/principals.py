@@ -12,10 +12,12 @@ Role: TypeAlias = Literal["root", "operator", "user", "agent", "anonymous"]
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A sender. `id` tells it from all others; `role` is what it may: the runtime itself is `root`."""
+    """A sender. `id` tells it from all others; `role` is what it may: the runtime itself is `root`. `agent`: the
+    subagent that works in this sender's name, and may less."""
 
     id: str
     role: Role = "user"
+    agent: str = ""
 
 
 OPERATOR: Final = Principal("operator", "operator")

@@ -16,6 +16,8 @@ from agentkit.core.contracts.errors import Corrupt, FormatError
 
 from .events import Events
 
+SUBAGENTS = "subagent/"
+"""What the ids of subagents' conversations begin with: only the runtime and operators reach those."""
 DELETED = "deleted"
 """Status of a context whose content is gone: the row stays, so that its id passes to nobody else."""
 
@@ -54,6 +56,8 @@ class Residents:
         `principal` None: whoever may reach all; `owner`: whose it is once it is made, if not theirs. Raises NotYours
         where there is none or it is another's, Corrupt or FormatError where its rows cannot be read.
         """
+        if principal is not None and id.startswith(SUBAGENTS):
+            raise NotYours(f"there is no context {id!r}")
         held = self.contexts.get(id)
         if held is None or held.is_new:
             async with self._alone(id):

@@ -21,6 +21,7 @@ from .servers import McpServers
 from .skills import SkillLibrary, SkillSource, folder_sources
 from .slots import Slots
 from .standing import Prompts
+from .subagents import Subagents
 from .tools.box import ToolBox
 from .waits import Waits
 
@@ -50,6 +51,7 @@ class Services:
     prompts: Prompts
     slots: Slots
     waits: Waits
+    subagents: Subagents
     given_skills: Sequence[SkillSource] = ()
     """Sources that the embedding program handed in, besides the configured ones."""
     is_degraded: bool = False

@@ -42,8 +42,8 @@ class Prompts:
 
     def __init__(self, box: ToolBox, memories: Memories, skills: SkillLibrary, events: Events, clock: Any) -> None:
         self._box, self._memories, self._skills, self._events, self._clock = box, memories, skills, events, clock
-        self._standing: dict[tuple[str, str], StandingPrompt] = {}
-        self._data: dict[tuple[str, str], tuple[tuple[object, ...], StandingData]] = {}
+        self._standing: dict[Principal, StandingPrompt] = {}
+        self._data: dict[Principal, tuple[tuple[object, ...], StandingData]] = {}
         self._made: dict[Principal, Standing] = {}
         self._volatile: tuple[tuple[object, ...], Rendered] | None = None
 
@@ -52,7 +52,9 @@ class Prompts:
         tools = self._box.definitions(sender, settings)
         data = self._data_of(sender, settings, tools)
         prompt = prompt_of_settings(settings)
-        own = self._standing.setdefault((sender.id, sender.role), StandingPrompt())
+        if sender not in self._standing and len(self._standing) >= MOST_STANDING:
+            self._standing.clear()
+        own = self._standing.setdefault(sender, StandingPrompt())
         rendered, changed = own.render(prompt, data)
         if changed is not None:
             self._events.emit("prompt.changed", held.id, None, segment=changed.segment, at=changed.at)
@@ -65,7 +67,7 @@ class Prompts:
     def _data_of(self, sender: Principal, settings: Settings, tools: tuple[ToolSchema, ...]) -> StandingData:
         """The same object while its inputs are the same ones, so that what is rendered of it need not be made again."""
         inputs = (settings, tools, self._skills.catalogue)
-        found = self._data.get((sender.id, sender.role))
+        found = self._data.get(sender)
         if found is None or any(a is not b for a, b in zip(found[0], inputs, strict=True)):
             made = standing_data(
                 settings,
@@ -73,7 +75,9 @@ class Prompts:
                 catalogue=self._skills.catalogue,
                 principal=(sender.id, sender.role),
             )
-            found = self._data[sender.id, sender.role] = (inputs, made)
+            if len(self._data) >= MOST_STANDING:
+                self._data.clear()
+            found = self._data[sender] = (inputs, made)
         return found[1]
 
     def _volatile_of(self, prompt: Prompt, data: StandingData, state: ContextState, keys: tuple[str, ...]) -> Rendered:

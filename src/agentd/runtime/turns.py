@@ -36,6 +36,7 @@ from .inbox import Item, Task
 from .preflight import status_text
 from .requests import Prepared
 from .rounds import Rounds
+from .subagents import narrowed
 from .tools.base import EndsTurn
 from .waiting import ended
 from .writer import Spent, Writer
@@ -73,6 +74,9 @@ class Turn:
         self.services, self.held = writer.services, writer.held
         self.sender, self.message = item.sender, item.message
         self.settings = writer.services.settings  # a turn keeps the settings that it started with
+        if (child := writer.services.subagents.of_context(writer.id)) is not None:
+            self.sender = replace(self.sender, agent=child.id)
+            self.settings = narrowed(self.settings, child)
         self.id, self.task = item.turn, item.task
         self.cancelled = False
         self.cancel_reason = "cancelled"
@@ -235,6 +239,10 @@ class Turn:
         over = self.services.governor.is_over(self.held.id, self.sender.id)
         worked_until = self.services.clock() / 1000 - self.services.waits.waited(self.id)
         end = self.loop.guard(worked_until, cancelled=self.cancelled, over_budget=over)
+        if end is None and (spent := self.services.subagents.spent(self.id)):
+            most = self.settings.limits.run.tokens
+            if self.loop.tokens + spent >= most:
+                end = End(EndState.EXHAUSTED_TOKENS, f"{self.loop.tokens + spent:,} of {most:,} tokens, with subagents")
         if end is not None and end.state is EndState.CANCELLED:
             return replace(end, reason=self.cancel_reason)
         if end is not None and over is not None and end.reason == over and self._fails_over_budget:
@@ -314,6 +322,7 @@ class Turn:
             extra.append(self.services.inbox.save_task(task))
         await self.writer.commit(extra=extra)
         self.services.inbox.finished(self.item)
+        self.services.subagents.finished(self.id)
         for wait in self.services.waits.finished(self.id):
             self.services.events.emit("gate.closed", self.held.id, self.id, gate=wait.id, how="ended")
         for point in ("end.context", "end.task", "end.ack"):

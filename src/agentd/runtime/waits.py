@@ -123,10 +123,13 @@ class Waits:
         return id in self._held
 
     def waited(self, turn: str) -> float:
-        """Seconds that a turn has waited so far, which no limit of its time counts."""
+        """Seconds that a turn has waited so far for people and times, which no limit of its time counts; other work is
+        its own."""
         now, total = self._clock(), 0
         for id in self._by_turn.get(turn, ()):
             wait = self._held[id]
+            if wait.kind == "work":
+                continue
             total += max((now if wait.closed is None else wait.closed) - wait.opened, 0)
         return total / 1000
 

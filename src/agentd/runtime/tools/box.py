@@ -74,7 +74,7 @@ class ToolBox:
         self._held: dict[str, Held] = {}
         self._offered: dict[Principal, tuple[Settings | None, tuple[ToolSchema, ...]]] = {}
         self._names: dict[str, str] = {}
-        self._granted: dict[Role, tuple[Settings, list[Held]]] = {}
+        self._granted: dict[tuple[Role, str], tuple[Settings, list[Held]]] = {}
         for tool in tools:
             if tool.name in self._own:
                 raise ValueError(f"two tools are called {tool.name!r}; give one of them another name")
@@ -148,10 +148,13 @@ class ToolBox:
         given = settings or self.settings
         if given is None:
             raise ValueError("a tool box without settings knows no grants: hand them in")
-        known = self._granted.get(principal.role)
-        if known is None or known[0] is not given:  # once for each role, and again after a reload
+        whose = principal.role, principal.agent
+        known = self._granted.get(whose)
+        if known is None or known[0] is not given:  # once for each role and subagent, and again after a reload
+            if len(self._granted) >= MOST_OFFERED:
+                self._granted.clear()
             found = [held for held in self._held.values() if _may_use(given, principal, held)]
-            known = self._granted[principal.role] = given, found
+            known = self._granted[whose] = given, found
         return known[1]
 
     def definitions(self, principal: Principal, settings: Settings | None = None) -> tuple[ToolSchema, ...]:
