@@ -26,6 +26,7 @@ from .reducing import Reducer
 from .replayed import SERVER, replayed_tools
 from .requests import Requests
 from .residents import Residents
+from .runs import Runs
 from .servers import McpServers
 from .services import Services
 from .skills import SkillLibrary, SkillSource, folder_sources
@@ -77,7 +78,9 @@ async def assemble(
     def inbox_limit() -> int:
         return services.settings.limits.inbox
 
-    residents = Residents(Contexts(counter), opened.records, events, clock=clock, limit=resident, forget=requests.forget)
+    residents = Residents(
+        Contexts(counter), opened.records, events, clock=clock, limit=resident, forget=requests.forget
+    )
     inbox = Inbox(opened.records, clock=clock, ids=opened.ids, limit=inbox_limit)
     services = Services(
         settings=settings,
@@ -101,7 +104,25 @@ async def assemble(
         slots=Slots(lambda: services.settings.agent.max_parallel_turns),
         waits=Waits(opened.records, clock=clock, sleep=opened.sleep),
         subagents=Subagents(
-            opened.records, inbox, residents, events, clock=clock, sleep=opened.sleep,
+            opened.records,
+            inbox,
+            residents,
+            events,
+            clock=clock,
+            sleep=opened.sleep,
+            settings=lambda: services.settings,
+        ),
+        runs=Runs(
+            opened.records,
+            inbox,
+            residents,
+            events,
+            box,
+            memories,
+            library,
+            clock=clock,
+            sleep=opened.sleep,
+            ids=opened.ids,
             settings=lambda: services.settings,
         ),
         given_skills=tuple(skills),

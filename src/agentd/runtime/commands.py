@@ -125,6 +125,20 @@ async def _pin(writer: Writer, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"pins": list(writer.held.state.pins)}
 
 
+async def _report(writer: Writer, arguments: Mapping[str, Any]) -> Any:
+    """How a background run ended whose work was done elsewhere."""
+    id, state = arguments.get("id"), arguments.get("state", "completed")
+    if not isinstance(id, str) or state not in ("completed", "failed"):
+        raise ValueError("run.report takes the id of a run, state (completed or failed) and result")
+    runs = writer.services.runs
+    run = await runs.find(id)
+    if run is None or run.context != writer.id:
+        raise ValueError(f"there is no run {id!r:.120} in this conversation")
+    if run.ended:
+        raise ValueError(f"the run {id} has ended as {run.state}")
+    return (await runs.report(run, state, arguments.get("result"))).told
+
+
 async def _plan(writer: Writer, arguments: Mapping[str, Any]) -> Any:
     return {"plan": writer.held.state.plan}
 
@@ -137,4 +151,5 @@ COMMANDS: dict[str, CommandSpec] = {
     "context.restore": CommandSpec(_restore),
     "context.pin": CommandSpec(_pin),
     "plan.get": CommandSpec(_plan),
+    "run.report": CommandSpec(_report),
 }

@@ -49,6 +49,7 @@ class Daemon:
         self._opened, self.services = opened, services
         self.actors = Actors(services, on_halt=self._halt)
         services.subagents.serve(self.actors)
+        services.runs.serve(self.actors.post, self.actors.settle_bound)
         self._janitor = Janitor(services.records, services.residents, services.clock)
         self.halted: str | None = None
         """Why this life ended before its time: the store failed, or its lease was lost."""
@@ -106,6 +107,7 @@ class Daemon:
         for wait in await services.waits.load({item.turn for item in left}, self._lost):
             services.events.emit("gate.closed", wait.context, wait.turn, gate=wait.id, how="ended")
         await services.subagents.load({item.turn for item in left})
+        await services.runs.load(services.servers.all_looked_at, self._lost)
         for item in left:
             self.actors.post(item)
         self._chores.append(asyncio.create_task(self._sweep()))
@@ -309,6 +311,7 @@ class Daemon:
         finished = await self.drain() if self.halted is None else False
         await self.actors.stop()
         await self.services.subagents.aclose()
+        await self.services.runs.aclose()
         await self._let_go(finished=finished)
 
     async def _let_go(self, *, finished: bool | None = None) -> None:

@@ -11,21 +11,23 @@ from agentd.context.registry import status_of
 from agentd.context.resident import Context
 from agentd.records import Records
 
+from .beside import Beside, Working
 from .commands import told
 from .gates import Gates
 from .memory import MemoryStore
 from .outcomes import outcome_of
 from .skills import SkillLibrary
 from .tools.base import Invocation
-from .writer import Running, Writer
+from .writer import Writer
 
 
 class TurnDesk:
     """The desk of a turn."""
 
-    def __init__(self, writer: Writer, turn: Running) -> None:
+    def __init__(self, writer: Writer, turn: Working) -> None:
         self._writer, self._turn = writer, turn
         self.gates = Gates(writer, turn)
+        self._beside = Beside(writer, turn, self.gates)
 
     @property
     def context(self) -> Context:
@@ -86,6 +88,9 @@ class TurnDesk:
         seconds: float | None = None,
     ) -> tuple[Any, str]:  # fmt: skip
         return await self.gates.ask(call, question, options=options, schema=schema, seconds=seconds)
+
+    async def work(self, op: str, call: Invocation, given: Mapping[str, Any]) -> dict[str, Any]:
+        return await self._beside.do(op, call, given)
 
     async def sleep(self, call: Invocation, until: int) -> None:
         await self.gates.sleep(call, until)

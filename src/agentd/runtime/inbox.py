@@ -183,7 +183,8 @@ class Inbox:
     ) -> Accepted:
         """Take in a message: durable when this returns. The same message id again gives the same task and adds nothing.
 
-        `owner`: whose task it is, if not the sender's; `extra`: a row that is committed along. Raises Busy, SameId, ValueError for a message without content.
+        `owner`: whose task it is, if not the sender's; `extra`: a row that is committed along. Raises Busy, SameId,
+        ValueError for a message without content.
         """
         if message_id is not None and (known := await self.seen(sender, message_id, parts)) is not None:
             return Accepted(known)
@@ -218,7 +219,7 @@ class Inbox:
     async def accept_note(
         self, context: str, note: Any, sender: Principal, *, wakes: bool, extra: Sequence[Write] = ()
     ) -> tuple[Item, tuple[Row, ...]]:
-        """Take in a note of the runtime. `wakes`: a turn starts for it; `extra` is committed along. Returns the item and
+        """Take in a note of the runtime. `wakes`: a turn starts for it; `extra` is committed along. The item, and
         all rows."""
         self._require_room()
         now = self._clock()

@@ -17,6 +17,7 @@ from .memories import Memories
 from .reducing import Reducer
 from .requests import Requests
 from .residents import Residents
+from .runs import Runs
 from .servers import McpServers
 from .skills import SkillLibrary, SkillSource, folder_sources
 from .slots import Slots
@@ -52,6 +53,7 @@ class Services:
     slots: Slots
     waits: Waits
     subagents: Subagents
+    runs: Runs
     given_skills: Sequence[SkillSource] = ()
     """Sources that the embedding program handed in, besides the configured ones."""
     is_degraded: bool = False

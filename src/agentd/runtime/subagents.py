@@ -34,8 +34,8 @@ RETRY = 1.0
 
 
 class Child(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One subagent. `id`: its handle, the place of the call that started it. `context`, `turn`: whose it is; `task`: its
-    latest piece of work; `root`: the conversation at the top; `depth` counts from 1; `tools`: the names that it may use;
+    """One subagent. `id`: its handle, the place of the call that started it. `context`, `turn`: whose it is; `task`:
+    its latest piece of work; `root`: the conversation at the top; `depth` counts from 1; `tools`: what it may use;
     `steps`, `tokens`, `seconds`: its limits; `spent`: tokens so far. `ended`, `state`, `text`: how it ended."""
 
     id: str
@@ -375,5 +375,3 @@ def narrowed(settings: Settings, child: Child) -> Settings:
     return settings.model_copy(
         update={"limits": settings.limits.model_copy(update={"run": limits}), "tools": tools}
     )  # fmt: skip
-
-

@@ -82,6 +82,10 @@ class FakeDesk:
         self.asked.append(("ask", question, tuple(options), schema, seconds))
         return (options[0] if options else "yes"), "ann"
 
+    async def work(self, op: str, call: Invocation, given: Mapping[str, Any]) -> dict[str, Any]:
+        self.asked.append((op, dict(given)))
+        return {"id": "r1", "handle": "s1", "state": "working", "handles": [], "woken_by": "work"}
+
     async def sleep(self, call: Invocation, until: int) -> None:
         self.asked.append(("sleep", until))
 

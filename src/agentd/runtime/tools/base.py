@@ -104,6 +104,10 @@ class Desk(Protocol):
         lives of the process, or `seconds`. Raises ToolError where nobody answers."""
         ...
 
+    async def work(self, op: str, call: Invocation, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What a tool about runs and subagents answers, by its name. Raises ToolError."""
+        ...
+
     async def sleep(self, call: Invocation, until: int) -> None:
         """Wait without a slot until a time (ms), over the lives of the process. The first `until` of a call counts."""
         ...

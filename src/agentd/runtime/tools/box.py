@@ -206,13 +206,14 @@ class ToolBox:
         held = self.find(name)
         return nullcontext() if held is None or held.tool.holds is None else held.tool.holds(desk)
 
-    async def dispatch(self, asked: Invocation) -> Answer:
-        """Run one call. Never raises for what is wrong with it, or with its tool."""
+    async def dispatch(self, asked: Invocation, *, seconds: float | None = None) -> Answer:
+        """Run one call, within `seconds` (default `limits.tool_timeout`). Never raises for what is wrong with it, or
+        with its tool."""
         settings = asked.desk.settings
         if (refused := self.refusal(asked.tool, asked.arguments, asked.principal, settings)) is not None:
             return refused
         held = self._held_as(asked.tool)
-        limit = settings.limits.tool_timeout.total_seconds()
+        limit = settings.limits.tool_timeout.total_seconds() if seconds is None else seconds
         run = held.tool.run(replace(asked, tool=held.tool.name))
         try:
             answer = await (run if held.tool.waits else self._within(limit, run))
@@ -222,7 +223,8 @@ class ToolBox:
         except ToolError as error:
             return failed(_clipped(str(error) or type(error).__name__))
         except _TimeIsUp:
-            return failed(f"{held.wire} did not end within {limit:g} s (limits.tool_timeout) and was stopped")
+            which = " (limits.tool_timeout)" if seconds is None else ""
+            return failed(f"{held.wire} did not end within {limit:g} s{which} and was stopped")
         except Exception as error:  # a tool is code of others, and its failure is a result like any other
             if held.tool.internal and isinstance(error, OF_THE_RECORD):
                 raise
