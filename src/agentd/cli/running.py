@@ -142,7 +142,9 @@ class Life:
         stopping = asyncio.create_task(self.signals.stopping.wait())
         listening = [asyncio.create_task(self._reloads()), asyncio.create_task(self._hurries())]
         until = found.lifecycle.run_until
-        ends_idle = until == "idle" or (until == "auto" and prompt is not None and found.a2a.listen is None)
+        ends_idle = until == "idle" or (
+            until == "auto" and prompt is not None and found.a2a.listen is None and not found.triggers
+        )
         idle = asyncio.create_task(self._until_idle(found, prompt)) if ends_idle else None
         waiting = [task for task in (over, stopping, idle) if task is not None]
         try:

@@ -11,6 +11,7 @@ from agentd.config.settings import Settings
 
 RELOADABLE: tuple[Path, ...] = (
     ("agent",), ("context",), ("memory",), ("skills",), ("tools",), ("limits",), ("intelligence", "budget"), ("mcp",),
+    ("triggers",),
 )  # fmt: skip
 FIXED: tuple[Path, ...] = (("agent", "name"),)
 """Keys below a reloadable one that are none: the name is part of every key in the store."""

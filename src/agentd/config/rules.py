@@ -143,6 +143,7 @@ def _names(s: Settings) -> Iterator[Finding]:
         (("mcp", "servers"), "name", [server.name for server in s.mcp.servers]),
         (("a2a", "principals"), "id", [rule.id for rule in s.a2a.principals]),
         (("a2a", "peers"), "name", [peer.name for peer in s.a2a.peers]),
+        (("triggers",), "name", [trigger.name for trigger in s.triggers]),
     ]
     for path, key, names in lists:
         counted = Counter(names)
@@ -243,5 +244,5 @@ def _later(s: Settings) -> Iterator[tuple[bool, Path, str]]:
     yield s.observability.otel == "on", ("observability", "otel"), off
 
 
-LATER_SECTIONS = frozenset({"workflows", "triggers"})
+LATER_SECTIONS = frozenset({"workflows"})
 """Sections of the design that have no keys yet: named, so that nobody looks for a slip of the pen."""

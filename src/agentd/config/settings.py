@@ -12,7 +12,7 @@ from pydantic import Field
 
 from agentd.config.section import Section
 from agentd.config.serving import A2a, Interface, Lifecycle, Mcp, Observability, Security, Store
-from agentd.config.thinking import Agent, Context, Intelligence, Knowledge, Limits, Memory, Skills, Tools
+from agentd.config.thinking import Agent, Context, Intelligence, Knowledge, Limits, Memory, Skills, Tools, Trigger
 from agentkit.core.contracts.jsontext import canonical_json
 
 
@@ -27,6 +27,7 @@ class Settings(Section):
     knowledge: Knowledge = Knowledge()
     mcp: Mcp = Mcp()
     tools: Tools = Tools()
+    triggers: tuple[Trigger, ...] = Field(default=(), description="work that comes up by itself")
     limits: Limits = Limits()
     store: Store = Store()
     lifecycle: Lifecycle = Lifecycle()
@@ -38,7 +39,8 @@ class Settings(Section):
     @property
     def store_kind(self) -> Literal["sqlite", "memory", "postgres"]:
         """The store to open. One that nobody named is memory for a one-shot prompt, which then writes nothing."""
-        is_one_shot = self.agent.prompt is not None and self.a2a.listen is None and not self.interface.enabled
+        is_served = self.a2a.listen is not None or self.interface.enabled or bool(self.triggers)
+        is_one_shot = self.agent.prompt is not None and not is_served
         return "memory" if is_one_shot and "store" not in self.model_fields_set else self.store.kind
 
     def store_folder(self, environ: Mapping[str, str]) -> Path:

@@ -287,6 +287,15 @@ class Tools(Section):
     disabled: Words = Field(default=(), description="tools that nobody has")
 
 
+class Trigger(Section):
+    """Work that comes up by itself, again and again."""
+
+    name: Word = Field(..., description="unique", examples=["morning"])
+    every: Duration = Field(..., description="how often, counted from midnight UTC of 1 January 1970", examples=["1h"])
+    prompt: Word = Field(..., description="what the agent is told then", examples=["Look at the inbox."])
+    context: Word = Field(default="root", description="the conversation in which it is told")
+
+
 class RunLimits(Section):
     """Limits of one turn or background run."""
 

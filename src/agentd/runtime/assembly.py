@@ -36,6 +36,7 @@ from .subagents import Subagents
 from .tools.base import Tool
 from .tools.box import ToolBox
 from .tools.internal import internal_tools
+from .triggers import Triggers
 from .waits import Waits
 
 
@@ -112,6 +113,7 @@ async def assemble(
             sleep=opened.sleep,
             settings=lambda: services.settings,
         ),
+        triggers=Triggers(opened.records, inbox, residents, clock=clock, sleep=opened.sleep, kills=kills),
         runs=Runs(
             opened.records,
             inbox,

@@ -254,7 +254,7 @@ class Beside:
                 task=self._turn.task,
                 opened=now,
                 until=now + round(seconds * 1000),
-            )  # fmt: skip
+            )
         )
         over = partial(self._services.waits.until_closed, wait)
         await self._writer.parked(partial(_first, (work, over), asyncio.FIRST_COMPLETED))

@@ -54,7 +54,12 @@ async def prepared(
 async def _status(writer: Writer, arguments: Mapping[str, Any]) -> dict[str, Any]:
     services = writer.services
     told = await _get(writer, arguments)
-    return {**told, "degraded": services.is_degraded, "servers": services.servers.status()}
+    return {
+        **told,
+        "degraded": services.is_degraded,
+        "servers": services.servers.status(),
+        "triggers": services.triggers.status(),
+    }
 
 
 async def _get(writer: Writer, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,6 +50,7 @@ class Daemon:
         self.actors = Actors(services, on_halt=self._halt)
         services.subagents.serve(self.actors)
         services.runs.serve(self.actors.post, self.actors.settle_bound)
+        services.triggers.serve(self.actors.post)
         self._janitor = Janitor(services.records, services.residents, services.clock)
         self.halted: str | None = None
         """Why this life ended before its time: the store failed, or its lease was lost."""
@@ -110,6 +111,7 @@ class Daemon:
         await services.runs.load(services.servers.all_looked_at, self._lost)
         for item in left:
             self.actors.post(item)
+        services.triggers.update(services.settings.triggers)
         self._chores.append(asyncio.create_task(self._sweep()))
         if changed := self._opened.start.changed:
             log.warning("the configuration differs from that of the start before in: %s", ", ".join(changed))
@@ -296,6 +298,7 @@ class Daemon:
         seconds (default `lifecycle.drain_timeout`); what did not is taken up in the next life."""
         if not self.actors.is_draining:
             self.events.emit("lifecycle.draining", None, None, running=len(self.actors.running))
+        self.services.triggers.stop()
         self.actors.drain()
         limit = self.services.settings.lifecycle.drain_timeout.total_seconds() if timeout is None else timeout
         waiting = [asyncio.create_task(self.actors.until_idle()), asyncio.create_task(self._over.wait())]
@@ -316,6 +319,7 @@ class Daemon:
 
     async def _let_go(self, *, finished: bool | None = None) -> None:
         """End what runs beside the turns, and give back what is open. `finished`: None for a life that never began."""
+        self.services.triggers.stop()
         for chore in self._chores:
             chore.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)

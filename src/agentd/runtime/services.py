@@ -24,6 +24,7 @@ from .slots import Slots
 from .standing import Prompts
 from .subagents import Subagents
 from .tools.box import ToolBox
+from .triggers import Triggers
 from .waits import Waits
 
 
@@ -54,6 +55,7 @@ class Services:
     waits: Waits
     subagents: Subagents
     runs: Runs
+    triggers: Triggers
     given_skills: Sequence[SkillSource] = ()
     """Sources that the embedding program handed in, besides the configured ones."""
     is_degraded: bool = False
@@ -66,5 +68,6 @@ class Services:
         self.governor.configure(settings)
         await self.governor.ready(self.records)
         self.memories.reload(settings)
+        self.triggers.update(settings.triggers)
         await self.servers.reload(settings.mcp.servers)
         await self.skills.update([*folder_sources(settings.skills), *self.given_skills], settings.skills)

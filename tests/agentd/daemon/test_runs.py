@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 ANN = Principal("ann")
 
 
-def start(tool: str = "look", **more: Any) -> Said:
+def start(tool: str = "look", **more: Any) -> list[tuple[str, dict[str, Any]]]:
     return [("run.start", {"tool": tool, **more})]
 
 

@@ -25,7 +25,8 @@ ORDER = re.compile(r"(?:^|>|\n)((?:do|be) \w+)")
 
 def asked(request: ChatRequest) -> str:
     """What the agent of a request was asked last."""
-    return ORDER.findall("\n".join(m.content for m in request.messages if m.role == "user"))[-1]
+    found: list[str] = ORDER.findall("\n".join(m.content for m in request.messages if m.role == "user"))
+    return found[-1]
 
 
 def has_results(request: ChatRequest) -> int:
@@ -104,7 +105,7 @@ async def test_its_tokens_are_the_callers() -> None:
     usage = Usage(600, 0)
 
     def child(request: ChatRequest) -> Said:
-        return LLMResult("much", (), usage, "stop", request.model)  # type: ignore[return-value]
+        return LLMResult("much", (), usage, "stop", request.model)
 
     def parent(request: ChatRequest) -> Said:
         return run() if has_results(request) < 3 else "done"
