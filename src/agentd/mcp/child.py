@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 from asyncio.subprocess import PIPE, SubprocessStreamProtocol
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from contextlib import suppress
 
 from mcp.client.stdio import get_default_environment
@@ -70,7 +70,7 @@ class Child:
             return "it closed its output"
         return f"its process ended with exit code {code}" if code >= 0 else f"its process got {_signal_name(-code)}"
 
-    async def lines(self) -> AsyncIterator[bytes]:
+    async def lines(self) -> AsyncGenerator[bytes, None]:
         """What it writes, line by line, until its output or the process ends. Raises ValueError for a line over the
         limit."""
         watch = asyncio.create_task(self._close_when_ended())
@@ -119,17 +119,19 @@ class Child:
         is cancelled."""
         self.is_ending = True
         try:
-            self._stdin.close()
+            try:
+                self._stdin.close()
+                await _within(self._exited.wait())
+                if _signal(self.pid, signal.SIGTERM):
+                    _signal(self.pid, signal.SIGCONT)  # one that is stopped would not hear the other
+                    await _within(self._all_gone())
+            finally:
+                _signal(self.pid, signal.SIGKILL)  # whoever is left of the group
             await _within(self._exited.wait())
-            if _signal(self.pid, signal.SIGTERM):
-                _signal(self.pid, signal.SIGCONT)  # one that is stopped would not hear the other
-                await _within(self._all_gone())
+            if not self._exited.is_set():
+                log.error("the MCP server %s (process %d) cannot be ended", self.name, self.pid)
         finally:
-            _signal(self.pid, signal.SIGKILL)  # whoever is left of the group
-        await _within(self._exited.wait())
-        if not self._exited.is_set():
-            log.error("the MCP server %s (process %d) cannot be ended", self.name, self.pid)
-        self._transport.close()  # pipes that somebody outside the group still holds
+            self._transport.close()  # pipes that somebody outside the group still holds
 
     async def _all_gone(self) -> None:
         while _signal(self.pid, 0):  # noqa: ASYNC110 - nothing tells of the end of processes that are not ours

@@ -30,7 +30,7 @@ from .backoff import Backoff
 from .connection import Change, Connection, Elicit
 from .errors import CannotStart, ServerDown
 from .pages import I, P, all_pages
-from .stdio import stdio_transport
+from .stdio import stdio_transport, to_the_end
 from .web import web_transport
 
 log = logging.getLogger("agentd")
@@ -254,13 +254,13 @@ class Server:
 
 
 async def _ended(life: asyncio.Task[None], patience: float) -> None:
-    """Wait for a connection to end in good order, and cancel it when it does not, or when this is cancelled."""
+    """Wait for a connection to end in good order, and cancel it when it does not, or when this is cancelled. It has
+    ended when this returns or raises, and its child process with it: nothing cuts that short."""
     try:
         await asyncio.wait({life}, timeout=patience)
     finally:
-        if not life.done():
-            life.cancel()
-            await asyncio.wait({life}, timeout=LEAVE)
+        life.cancel()
+        await to_the_end(life)
 
 
 async def _any_of(timeout: float | None, *events: asyncio.Event) -> None:

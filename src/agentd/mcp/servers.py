@@ -48,13 +48,13 @@ class Servers:
         return [server for server, is_up in zip(required, came, strict=True) if not is_up]
 
     async def reload(self, settings: Sequence[Settings]) -> list[str]:
-        """Go on with other settings: what is new or different is started, what is gone or different is ended. Returns
-        the names of those that are gone."""
+        """Go on with other settings: what is gone or different is ended, and only then what is new or different is
+        started, as two processes of one server may be in each other's way. Returns the names of those that are gone."""
         before = self._servers
         kept = {one.name: found for one in settings if (found := before.get(one.name)) and found.settings == one}
         self._servers = {one.name: kept.get(one.name) or self._made(one) for one in settings}
-        self.start()
         await asyncio.gather(*(server.aclose() for name, server in before.items() if name not in kept))
+        self.start()
         return [name for name in before if name not in self._servers]
 
     async def aclose(self) -> None:

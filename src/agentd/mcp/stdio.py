@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 
 import anyio
@@ -21,6 +21,8 @@ log = logging.getLogger("agentd")
 
 MOST_BYTES = 16 << 20
 """Of one message of a server."""
+LONGEST = 10.0
+"""Seconds for the end of a child process, which takes up to three times `GRACE`."""
 MOST_JUNK = 1_000
 """Lines in a row that are no messages: some servers print to their standard output, none prints only that."""
 
@@ -48,18 +50,21 @@ async def stdio_transport(
     try:
         yield incoming, outgoing
     finally:
-        await _to_the_end(asyncio.create_task(_end(child, jobs)))
-        for stream in (to_session, incoming, outgoing, from_session):
-            stream.close()
+        try:
+            await to_the_end(asyncio.create_task(_end(child, jobs)))
+        finally:
+            for stream in (to_session, incoming, outgoing, from_session):
+                stream.close()
 
 
-async def _to_the_end(ending: asyncio.Task[None]) -> None:
-    """Wait for a task whatever cancels the wait. It has a bound of its own."""
-    cancelled: asyncio.CancelledError | None = None
+async def to_the_end(ending: asyncio.Task[None], seconds: float = LONGEST) -> None:
+    """Wait for a task, at most this long, whatever cancels the wait; the cancel goes on afterwards."""
+    loop = asyncio.get_running_loop()
+    until, cancelled = loop.time() + seconds, None
     with anyio.CancelScope(shield=True):
-        while not ending.done():
+        while not ending.done() and (left := until - loop.time()) > 0:
             try:
-                await asyncio.wait({ending})
+                await asyncio.wait({ending}, timeout=left)
             except asyncio.CancelledError as error:
                 cancelled = error
     if cancelled is not None:
@@ -80,17 +85,19 @@ async def _read(
 ) -> None:
     reason, junk = "", 0
     try:
-        async for line in child.lines():
-            if (message := _message(line)) is not None:
-                junk = 0
-                await to_session.send(message)
-            elif line.strip():
-                junk += 1
-                level = logging.WARNING if junk == 1 else logging.DEBUG
-                log.log(level, "the MCP server %s wrote a line that is no message of JSON-RPC", child.name)
-                if junk == MOST_JUNK:
-                    reason = f"it wrote {MOST_JUNK} lines in a row that are no messages of JSON-RPC"
-                    break
+        async with aclosing(child.lines()) as lines:
+            async for line in lines:
+                if (message := _message(line)) is not None:
+                    junk = 0
+                    await to_session.send(message)
+                    continue
+                if line.strip():
+                    junk += 1
+                    level = logging.WARNING if junk == 1 else logging.DEBUG
+                    log.log(level, "the MCP server %s wrote a line that is no message of JSON-RPC", child.name)
+                    if junk == MOST_JUNK:
+                        reason = f"it wrote {MOST_JUNK} lines in a row that are no messages of JSON-RPC"
+                        break
                 await asyncio.sleep(0)  # lines that are there already are read without giving others their turn
     except ValueError:
         reason = f"it wrote a line of more than {MOST_BYTES >> 20} MiB"
@@ -111,7 +118,8 @@ async def _write(
             text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
             await child.write(text.encode("utf-8", "replace") + b"\n")
     except (OSError, RuntimeError):  # RuntimeError: its pipe is closed already
-        lost(child.how_it_ended if await child.has_ended() else "it does not read what it is sent")
+        if not child.is_ending:
+            lost(child.how_it_ended if await child.has_ended() else "it does not read what it is sent")
         from_session.close()
 
 

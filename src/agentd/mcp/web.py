@@ -36,7 +36,9 @@ class _Watched(httpx2.AsyncClient):
     """Sends requests, and looks at what becomes of them."""
 
     def __init__(self, headers: Mapping[str, str], lost: Callable[[str], None], resumed: Callable[[], None]) -> None:
-        super().__init__(headers=dict(headers), timeout=httpx2.Timeout(None, connect=CONNECT))
+        # Nothing compressed: what is small on the wire could be of any size here.
+        sent = {"accept-encoding": "identity", **headers}
+        super().__init__(headers=sent, timeout=httpx2.Timeout(None, connect=CONNECT))
         self._lost, self._resumed = lost, resumed
         self._streams = 0
 
@@ -55,4 +57,24 @@ class _Watched(httpx2.AsyncClient):
             self._streams += 1
             if self._streams > 1:
                 self._resumed()
+        if response.headers.get("content-type", "").lower().startswith("application/json"):
+            response.stream = _Bounded(response.stream)
         return response
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """A body of at most MOST_BYTES; the SDK bounds the events of a stream only."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self._inner:
+            size += len(chunk)
+            if size > MOST_BYTES:
+                raise httpx2.StreamError(f"an answer of more than {MOST_BYTES >> 20} MiB")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()

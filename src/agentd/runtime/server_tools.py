@@ -46,6 +46,12 @@ class ServerTools:
     def status(self, name: str) -> dict[str, Any]:
         return {"tools": len(self._tools.get(name, {})), "left_out": self._faults.get(name, [])[:MOST_TOLD]}
 
+    def forget(self, name: str) -> None:
+        """A server is not configured any more: its tools leave the box."""
+        self._box.remove_server(name)
+        for table in (self._listed, self._tools, self._faults):
+            table.pop(name, None)
+
     async def update(self, name: str) -> bool:
         """Ask a server for its tools and take them over. One that is away, or gives a list that cannot be used, keeps
         those that it had. False where it should be asked again."""

@@ -66,13 +66,16 @@ class McpServers:
 
     async def reload(self, settings: Sequence[Settings]) -> None:
         """Go on with other settings: new and changed servers are started, others ended, in the background."""
-        if self.connections is None:
+        if self.connections is None or self._tools is None:
             if settings:
                 await self._started(settings)
             return
         for name in await self.connections.reload(settings):
-            self._box.remove_server(name)
-            self._forget(name)
+            self._seen.pop(name, None)
+            self._stale.discard(name)
+            if (job := self._jobs.pop(name, None)) is not None:
+                job.cancel()
+            self._tools.forget(name)
 
     async def aclose(self) -> None:
         """End all of them, with their processes."""
@@ -114,11 +117,6 @@ class McpServers:
 
     def _first(self, name: str) -> asyncio.Event:
         return self._seen.setdefault(name, asyncio.Event())
-
-    def _forget(self, name: str) -> None:
-        self._seen.pop(name, None)
-        if (job := self._jobs.pop(name, None)) is not None:
-            job.cancel()
 
     def _heard(self, server: Server, change: Change) -> None:
         if change == "down":

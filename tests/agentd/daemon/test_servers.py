@@ -374,6 +374,9 @@ async def test_a_reload_starts_and_ends_servers_by_what_changed(tmp_path: Path) 
         assert status["servers"][0]["tools"] > 5
         await agent.reload(settings_of())
         assert agent.services.servers.status() == []
+        await agent.reload(settings_of(mcp__servers=servers(two)))
+        await is_up(agent, "two")
+        assert await do(agent, "two.post", n=4) == "[ok] posted 4", "what comes back is offered again"
 
 
 async def test_a_reload_brings_the_first_server(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +202,27 @@ async def test_a_line_without_end_ends_the_connection() -> None:
             await server.call("endless_line", {})
         assert await server.ready(20)
         assert not (await server.call("fine", {})).is_error
+
+
+async def test_an_answer_without_end_over_http_costs_its_request() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert b"accept-encoding: identity" in head.lower()
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n")
+        with suppress(ConnectionError):
+            while True:
+                writer.write(b" " * (1 << 20))
+                await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        server = Server(settings_of("endless", url=f"http://127.0.0.1:{port}/mcp"))
+        heard = Heard(server)
+        server.start()
+        await heard.wait("down")
+        assert "more than 16 MiB" in server.error
+        await server.aclose()
 
 
 async def test_the_end_of_a_process_is_told_with_its_last_words(caplog: pytest.LogCaptureFixture) -> None:
