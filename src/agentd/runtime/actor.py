@@ -28,10 +28,12 @@ UNREADABLE = (Corrupt, FormatError)
 
 @dataclass
 class Command:
-    """Something to do between two turns, and who waits for it."""
+    """Something to do between two turns, and who waits for it. `any_time`: also between two steps of a turn that waits
+    for a person or other work, since that may take days."""
 
     run: Callable[[Writer], Awaitable[Any]]
     result: asyncio.Future[Any]
+    any_time: bool = False
 
 
 class House(Protocol):
@@ -75,6 +77,7 @@ class Actor:
         self._writer: Writer | None = None
         self._jobs: deque[Item | Command] = deque()
         self._task: asyncio.Task[None] | None = None
+        self._beside: asyncio.Task[None] | None = None
 
     @property
     def waiting(self) -> int:
@@ -92,6 +95,8 @@ class Actor:
         if self._task is None:
             self.services.residents.use(self.id)
             self._task = asyncio.create_task(self._run(), name=f"context {self.id}")
+        else:
+            self._serve_beside()
 
     async def stop(self) -> None:
         """End at once, wherever it is: what is durable is taken up in the next life."""
@@ -111,12 +116,39 @@ class Actor:
                 elif not await self._take(job):
                     return
         finally:
+            if (beside := self._beside) is not None:
+                beside.cancel()
+                await asyncio.wait({beside})
             self._end()
 
     def _end(self) -> None:
         self._task = None
         self.services.residents.release(self.id)
         self.house.idle(self)
+
+    def _serve_beside(self) -> None:
+        """While the turn in hand waits, obey the commands that may come in between."""
+        if self._writer is None or not self._writer.is_at_rest or self._beside is not None:
+            return
+        if any(isinstance(job, Command) and job.any_time for job in self._jobs):
+            self._beside = asyncio.create_task(self._obey_beside(self._writer), name=f"beside {self.id}")
+
+    async def _obey_beside(self, writer: Writer) -> None:
+        try:
+            async with writer.between:
+                while writer.is_at_rest and writer is self._writer:
+                    job = next((one for one in self._jobs if isinstance(one, Command) and one.any_time), None)
+                    if job is None:
+                        return
+                    self._jobs.remove(job)
+                    await self._obey(job)
+        finally:
+            self._beside = None
+
+    async def _alone(self) -> None:
+        """Wait until nothing works on the context beside the turn any more."""
+        if self._beside is not None:
+            await asyncio.wait({self._beside})
 
     async def _obey(self, job: Command) -> None:
         try:
@@ -148,6 +180,7 @@ class Actor:
             self._revert()
             return False
         except Exception as error:
+            await self._alone()
             self._revert()
             return await self._trouble(error, item)
         self.house.recovered()
@@ -166,8 +199,10 @@ class Actor:
             return False
         try:
             self.turn = turn = Turn(writer, item, self._notes_behind)
+            writer.turn, writer.on_rest = turn, self._serve_beside
             self.house.began(turn)
             end = await self._end_of(turn, writer)
+            await self._alone()
             task = await self._finished(turn, writer, end)
             self._jobs.popleft()
             if task is not None:
@@ -176,7 +211,7 @@ class Actor:
         finally:
             if self.turn is not None:
                 self.house.ended(self.turn)
-            self.turn = None
+            self.turn = writer.turn = None
             writer.leave_slot()
         return True
 

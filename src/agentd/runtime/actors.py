@@ -65,10 +65,13 @@ class Actors:
         """Hand an accepted item to its context's writer."""
         self._actor(item.context).post(item)
 
-    async def command(self, context: str, run: Callable[[Writer], Awaitable[T]]) -> T:
-        """Do something between two turns of a context, and return what it gives."""
+    async def command(
+        self, context: str, run: Callable[[Writer], Awaitable[T]], *, any_time: bool = False
+    ) -> T:  # fmt: skip
+        """Do something between two turns of a context, and return what it gives. `any_time`: also while a turn waits
+        for a person or other work."""
         waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._actor(context).post(Command(run, waiting))
+        self._actor(context).post(Command(run, waiting, any_time))
         result: T = await waiting
         return result
 
@@ -203,7 +206,9 @@ class Actors:
         """Bring plans up to date that are bound to a task, run or subagent which has ended."""
         for held in self.services.residents.contexts:
             if held.state.plan is not None and (kind, id) in plans.bound(held.state.plan):
-                self._actor(held.id).post(Command(self.settle_bindings, asyncio.get_running_loop().create_future()))
+                self._actor(held.id).post(
+                    Command(self.settle_bindings, asyncio.get_running_loop().create_future(), any_time=True)
+                )
 
     async def wait(self, id: str) -> Task:
         """A task once it has ended."""

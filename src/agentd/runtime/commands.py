@@ -1,5 +1,5 @@
 """Commands: what an operator, or the owner of a context, asks for without a model's turn. Each acts between two turns
-of its context, and commits before it answers."""
+of its context, or while one waits, and commits before it answers."""
 
 from __future__ import annotations
 
@@ -28,10 +28,12 @@ class NotPermitted(PermissionError):
 
 @dataclass(frozen=True)
 class CommandSpec:
-    """`owner`: whether the owner of the context may give it, besides operators."""
+    """`owner`: whether the owner of the context may give it, besides operators. `any_time`: whether it may come in the
+    middle of a turn that waits; what takes its entries away may not."""
 
     run: Run
     owner: bool = True
+    any_time: bool = True
 
 
 async def prepared(
@@ -72,10 +74,13 @@ async def _compact(writer: Writer, arguments: Mapping[str, Any]) -> dict[str, An
         given = arguments.get(name)
         if given is not None and (type(given) is not int or given < 0):
             raise ValueError(f"context.compact takes {name} as a whole number of at least 0")
-    standing, closing = await writer.services.prompts.of(writer.held, writer.owner, writer.services.settings)
+    turn = writer.turn  # one that waits
+    settings = writer.services.settings if turn is None else turn.settings
+    sender = writer.owner if turn is None else turn.sender
+    standing, closing = await writer.services.prompts.of(writer.held, sender, settings)
     made = await writer.reduce(
         None,
-        writer.situation(None, standing, closing),
+        writer.situation(turn, standing, closing),
         command=True,
         target=arguments.get("target_tokens"),
         keep_last=arguments.get("keep_last"),
@@ -152,8 +157,8 @@ COMMANDS: dict[str, CommandSpec] = {
     "status": CommandSpec(_status),
     "context.get": CommandSpec(_get),
     "context.compact": CommandSpec(_compact),
-    "context.clear": CommandSpec(_clear),
-    "context.restore": CommandSpec(_restore),
+    "context.clear": CommandSpec(_clear, any_time=False),
+    "context.restore": CommandSpec(_restore, any_time=False),
     "context.pin": CommandSpec(_pin),
     "plan.get": CommandSpec(_plan),
     "run.report": CommandSpec(_report),

@@ -20,13 +20,13 @@ from agentd.config import Changes, Refused, Settings, reload
 from agentd.context.messages import result_text
 from agentd.context.record import ROOT, NoteMsg, Part, TextPart
 from agentd.context.registry import Contexts, NotYours
-from agentkit.core.contracts.errors import StoreError
+from agentkit.core.contracts.errors import Conflict, StoreError
 from agentkit.core.contracts.ports import LLM, Lease, Store
 
 from .actors import Actors
 from .answers import fitting
 from .assembly import assemble
-from .commands import prepared
+from .commands import COMMANDS, prepared
 from .events import Events
 from .inbox import Accepted, Busy, Draining, Task
 from .opening import Opened, open_instance
@@ -106,7 +106,7 @@ class Daemon:
         await services.servers.come_up(is_one_shot=_is_one_shot(services.settings))
         left = await services.inbox.load(self._lost)
         for wait in await services.waits.load({item.turn for item in left}, self._lost):
-            services.events.emit("gate.closed", wait.context, wait.turn, gate=wait.id, how="ended")
+            wait.tell(services.events, "gate.closed", how="ended")
         await services.subagents.load({item.turn for item in left})
         await services.runs.load(services.servers.all_looked_at, self._lost)
         for item in left:
@@ -197,7 +197,7 @@ class Daemon:
     async def command(self, op: str, *, context: str = ROOT, principal: Principal = OPERATOR, **arguments: Any) -> Any:
         """Give a command to a context, between two of its turns: status, context.compact, context.clear ..."""
         run = await prepared(self.services, op, context, arguments, principal)
-        return await self.actors.command(context, run)
+        return await self.actors.command(context, run, any_time=COMMANDS[op].any_time)
 
     def hurry(self) -> None:
         """End now, also a drain that is under way: turns in hand are left where they are, for the next life."""
@@ -225,12 +225,13 @@ class Daemon:
         *,
         principal: Principal = OPERATOR,
         message_id: str | None = None,
+        question: str | None = None,
     ) -> Task:
         """Answer the question of a task, durably. Text, or one part with data. `message_id`: the sender's own; the same
-        one again changes nothing.
+        one again changes nothing. `question`: the id of the one that is meant, where another may have taken its place.
 
-        Raises LookupError for a task that is not there or not this principal's, NotOpen where it asks nothing,
-        Unfitting for what is no answer to its question, SameId.
+        Raises LookupError for a task that is not there or not this principal's, NotOpen where it asks nothing, or
+        another question, Unfitting for what is no answer to its question, SameId.
         """
         parts = (TextPart(message),) if isinstance(message, str) else tuple(message)
         services = self.services
@@ -240,11 +241,16 @@ class Daemon:
         if message_id is not None and await services.inbox.seen(principal, message_id, parts) is not None:
             return found
         wait = self.question(task)
-        if wait is None:
-            raise NotOpen(f"task {task} asks nothing")
+        if wait is None or question not in (None, wait.id):
+            raise NotOpen(f"task {task} {'asks nothing' if wait is None else 'asks something else by now'}")
         value = fitting(wait, parts)
         extra = () if message_id is None else (services.inbox.known_by(principal, message_id, parts, found),)
-        await services.waits.close(wait, "answered", value, by=principal.id, extra=extra)
+        try:
+            await services.waits.close(wait, "answered", value, by=principal.id, extra=extra)
+        except (NotOpen, Conflict):
+            # The same message, sent twice at once: the other one was first.
+            if message_id is None or await services.inbox.seen(principal, message_id, parts) is None:
+                raise
         return found
 
     async def wait_or_ask(self, task: str) -> Task | Wait:

@@ -1,5 +1,7 @@
 """Asking people in the middle of a turn, and waiting for a time: what is durable before, who can be asked, and what
 comes of it. Writes through the turn's writer.
+
+A subagent asks with the task of the turn at the top: that is the one whose owner waits for an answer.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import msgspec
 from .answers import APPROVAL, approving
 from .tools.base import Answer, Invocation, ToolError
 from .tools.box import failed
-from .waits import PEOPLE, Wait
+from .waits import PEOPLE, Left, NotOpen, Wait
 from .writer import Running, Writer
 
 NOBODY = "nobody"
@@ -36,12 +38,10 @@ class Gates:
         wait = msgspec.structs.replace(
             wait, options=tuple(options), schema=None if schema is None else dict(schema), asked_by=call.tool
         )
-        if not self._waits.can_ask and not self._waits.is_known(wait.id):
-            fallback = self._turn.settings.agent.ask_human_fallback
-            if fallback == "auto":
+        if not await self._may_wait(wait):
+            if self._turn.settings.agent.ask_human_fallback == "auto":
                 return "Nobody can be asked here: decide by yourself, and say what you assumed.", NOBODY
-            if fallback == "fail":
-                raise ToolError("nobody can be asked here; go on with what you know, or finish as failed")
+            raise ToolError("nobody can be asked here; go on with what you know, or finish as failed")
         closed = await self._waited(wait)
         if closed.how != "answered":
             raise ToolError("nobody answered in time")
@@ -52,8 +52,7 @@ class Gates:
         `agent.ask_human_fallback` is wait."""
         wait = self._made(call, "approval", approving(call.tool, call.arguments))
         wait = msgspec.structs.replace(wait, schema=APPROVAL, asked_by=call.tool)
-        can_wait = self._waits.can_ask or self._turn.settings.agent.ask_human_fallback == "wait"
-        if not can_wait and not self._waits.is_known(wait.id):
+        if not await self._may_wait(wait):
             return failed(f"{call.tool} was not run: it needs the approval of a person, and nobody can be asked here")
         closed = await self._waited(wait)
         answer = closed.answer if isinstance(closed.answer, dict) else {}
@@ -67,18 +66,40 @@ class Gates:
         wait = msgspec.structs.replace(self._made(call, "timer", ""), until=until)
         await self._waited(wait)
 
+    async def give_up(self, call: Invocation) -> None:
+        """Close what a call still asks that has come to its end without the answer. Raises Left where it came to that
+        because the instance goes down: the next life makes of the call what can be made of it."""
+        for wait in self._waits.of_call(place_of(call, "question")):
+            if self._waits.is_leaving:
+                raise Left("the instance goes down while a question is open")
+            try:
+                await self._waits.close(wait, "ended")
+            except NotOpen:  # answered in the same moment
+                continue
+            wait.tell(self._writer.services.events, "gate.closed", how="ended")
+
+    async def _may_wait(self, wait: Wait) -> bool:
+        """Whether anybody can answer, now or in another life. A question that is there already is waited for."""
+        if await self._waits.find(wait.id) is not None:
+            return True
+        can_ask = self._waits.can_ask or self._turn.settings.agent.ask_human_fallback == "wait"
+        return can_ask and wait.task is not None  # an answer names the task that asks
+
     def _made(
         self, call: Invocation, kind: Literal["question", "approval", "timer"], question: str, *,
         seconds: float | None = None,
     ) -> Wait:  # fmt: skip
-        now = self._writer.services.clock()
+        services = self._writer.services
+        now, (top, above) = services.clock(), services.subagents.above(call.context)
         return Wait(
             id=place_of(call, kind),
             kind=kind,
             context=call.context,
             turn=call.turn,
-            task=self._turn.task,
+            task=services.inbox.task_of(above[-1]) if above else self._turn.task,
             owner=call.principal.id,
+            above=tuple(above),
+            top=top if above else "",
             opened=now,
             until=None if seconds is None else now + round(seconds * 1000),
             question=question,
@@ -90,12 +111,12 @@ class Gates:
         found = await self._writer.begin_wait(wait)
         is_asked = found.kind in PEOPLE
         if is_asked and found.is_open and is_new:
-            events.emit("gate.opened", wait.context, wait.turn, gate=wait.id, kind=wait.kind, tool=wait.asked_by)
+            found.tell(events, "gate.opened", kind=wait.kind, tool=wait.asked_by)
         if not found.is_open:
             return found
         closed = await self._writer.parked(partial(waits.until_closed, found))
         if is_asked:
-            events.emit("gate.closed", wait.context, wait.turn, gate=wait.id, how=closed.how)
+            closed.tell(events, "gate.closed", how=closed.how)
         return closed
 
 

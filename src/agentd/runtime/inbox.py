@@ -245,6 +245,10 @@ class Inbox:
         self._waiting[item.n], self._rows[item.n] = item, row
         return item
 
+    def task_of(self, turn: str) -> str | None:
+        """The task that an unfinished turn works on; None for one that has ended, and for the turn of a note."""
+        return next((item.task for item in self._waiting.values() if item.turn == turn), None)
+
     def of_context(self, context: str) -> list[Item]:
         """What waits for one context, in order."""
         return [item for item in self.waiting if item.context == context]

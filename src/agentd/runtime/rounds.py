@@ -48,6 +48,8 @@ class Rounds:
             await self._writer.commit()
             self._services.kills.reach("round.started")
             found = await self._turn.unless_stopped(self._dispatch_all(step))
+            for at, call in enumerate(step.calls):
+                await self._ended(self._asked(call, step.number, at))
             for call, answer in zip(step.calls, found, strict=True):
                 await self._record(call, answer, step.number)
         else:
@@ -64,13 +66,14 @@ class Rounds:
         for found in left:
             call = message_of(AssistantMsg(tool_calls=(found.call,))).tool_calls[0]
             asked = self._asked(call, found.round, found.index)
-            if not found.is_started and self._services.waits.is_known(place_of(asked, "approval")):
+            if not found.is_started and await self._services.waits.find(place_of(asked, "approval")) is not None:
                 await self._run_next(call, found.round, found.index, commits=False)
                 continue
             if found.call.name not in box.repeatable:
                 if found.is_started:
                     self._services.events.emit("effect.unknown", self._held.id, self._turn.id, call=found.call.id)
                 self.put_in_place(found, "the process ended in the middle of it")
+                await self._turn.desk.gates.give_up(asked)
                 continue
             await self._run_one(call, found.round, found.index)
         return self._over(left[0].round)
@@ -111,11 +114,18 @@ class Rounds:
     async def _run_one(self, call: ToolCall, number: int, index: int) -> None:
         async with self._services.box.holding(call.name, self._turn.desk):
             answer = await self._turn.unless_stopped(self._dispatch(call, number, index))
+            await self._ended(self._asked(call, number, index))
             await self._record(call, answer, number)
 
     async def _dispatch_all(self, step: Round) -> list[Answer]:
         jobs = [self._dispatch(call, step.number, at) for at, call in enumerate(step.calls)]
         return list(await asyncio.gather(*jobs))
+
+    async def _ended(self, asked: Invocation) -> None:
+        """A call is over, and with it what it asked; what goes on holds a slot again."""
+        await self._turn.desk.gates.give_up(asked)
+        if self._writer.is_parked:
+            await self._turn.unless_stopped(self._writer.go_on())
 
     def _asked(self, call: ToolCall, number: int, index: int) -> Invocation:
         arguments: dict[str, Any] = msgspec.json.decode(call.wire_arguments)

@@ -141,6 +141,14 @@ class Subagents:
         """The subagent whose conversation this is."""
         return self._held.get(context[len(SUBAGENTS) :]) if context.startswith(SUBAGENTS) else None
 
+    def above(self, context: str) -> tuple[str, list[str]]:
+        """The conversation at the top, and the turns that wait for those of this one, the top one last."""
+        turns: list[str] = []
+        while (child := self.of_context(context)) is not None:
+            context = child.context
+            turns.append(child.turn)
+        return context, turns
+
     def of_turn(self, turn: str) -> list[Child]:
         """Those that a turn has started, in order."""
         return [child for child in self._held.values() if child.turn == turn]

@@ -320,11 +320,11 @@ class Turn:
         extra: list[Write] = [*self.services.inbox.finish(self.item), *self.services.waits.finish(self.id)]
         if task is not None:
             extra.append(self.services.inbox.save_task(task))
-        await self.writer.commit(extra=extra)
+        rows = await self.writer.commit(extra=extra)
         self.services.inbox.finished(self.item)
         self.services.subagents.finished(self.id)
-        for wait in self.services.waits.finished(self.id):
-            self.services.events.emit("gate.closed", self.held.id, self.id, gate=wait.id, how="ended")
+        for wait in self.services.waits.finished(self.id, rows):
+            wait.tell(self.services.events, "gate.closed", how="ended")
         for point in ("end.context", "end.task", "end.ack"):
             self.services.kills.reach(point)
         self.services.events.emit(

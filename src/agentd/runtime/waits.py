@@ -6,7 +6,7 @@ Touches the records that are handed in, a clock and a sleep.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence, Set
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from agentd.records import ANY, Records, Remove, Row, Save, Write
 from agentkit.core.contracts.errors import Conflict, Corrupt, FormatError
 
+from .events import Events
 from .tools.base import EndsTurn
 from .waiting import ended
 
@@ -33,8 +34,9 @@ class NotOpen(LookupError):
 
 class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
     """One wait of a turn. `id`: the place of its call in the turn. `owner`: whose question it is, who may answer it
-    beside operators. `until`: when it is over by itself; `closed`: when it ended, `how`: answered or over. Times in
-    ms."""
+    beside operators. `task`: the one that asks it; a subagent asks with the task at the top, `above` are the turns that
+    wait for the subagent, the top one last, and `top` is its conversation. `until`: when it is over by itself;
+    `closed`: when it ended, `how`: answered, over or ended (nobody asks any more). Times in ms."""
 
     id: str
     kind: Literal["question", "approval", "timer", "work"]
@@ -42,6 +44,8 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
     turn: str
     task: str | None = None
     owner: str = ""
+    above: tuple[str, ...] = ()
+    top: str = ""
     opened: int = 0
     until: int | None = None
     question: str = ""
@@ -56,6 +60,15 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def is_open(self) -> bool:
         return self.closed is None
+
+    @property
+    def turns(self) -> tuple[str, ...]:
+        """The turns that go on when it ends."""
+        return (self.turn, *self.above)
+
+    def tell(self, events: Events, name: str, **data: Any) -> None:
+        """Emit an event about it, in the turn whose task asks it."""
+        events.emit(name, self.top or self.context, self.turns[-1], gate=self.id, **data)
 
 
 class Waits:
@@ -75,7 +88,7 @@ class Waits:
         self._changed: dict[str, list[asyncio.Future[None]]] = {}
         self._closing = asyncio.Event()
 
-    async def load(self, turns: Collection[str], lost: Callable[[Exception], None]) -> list[Wait]:
+    async def load(self, turns: Set[str], lost: Callable[[Exception], None]) -> list[Wait]:
         """What an earlier life waited for. Waits of turns that are not among `turns`, those still to be finished, are
         taken away and returned: nobody asks any more. `lost` is told of rows that cannot be read."""
         if not self._records.abilities.list:
@@ -87,7 +100,7 @@ class Waits:
             except (Corrupt, FormatError, msgspec.DecodeError) as error:
                 lost(error)
                 continue
-            if found is not None and found.turn not in turns:
+            if found is not None and turns.isdisjoint(found.turns):
                 gone.append(found)
         if gone:
             await self._records.commit([Remove(KIND, wait.id, ANY) for wait in gone])
@@ -109,8 +122,7 @@ class Waits:
 
     def asked(self, task: str) -> Wait | None:
         """The question that a task waits with; None where it waits for no person."""
-        open_ = (wait for wait in self._held.values() if wait.task == task and wait.kind in PEOPLE and wait.is_open)
-        return next(open_, None)
+        return next((wait for wait in self.questions if wait.task == task), None)
 
     @property
     def questions(self) -> list[Wait]:
@@ -122,15 +134,21 @@ class Waits:
         """Whether an earlier life has left this wait, or this one has begun it."""
         return id in self._held
 
+    def of_call(self, place: str) -> list[Wait]:
+        """What the call at a place still waits for."""
+        mine = (self._held[id] for id in self._held if id == place or id.startswith(f"{place}:"))
+        return [wait for wait in mine if wait.is_open]
+
     def waited(self, turn: str) -> float:
-        """Seconds that a turn has waited so far for people and times, which no limit of its time counts; other work is
-        its own."""
-        now, total = self._clock(), 0
-        for id in self._by_turn.get(turn, ()):
-            wait = self._held[id]
-            if wait.kind == "work":
-                continue
-            total += max((now if wait.closed is None else wait.closed) - wait.opened, 0)
+        """Seconds that a turn and its subagents have waited so far for people and times, which no limit of its time
+        counts; other work is its own."""
+        mine = (self._held[id] for id in self._by_turn.get(turn, ()))
+        waits = sorted((wait for wait in mine if wait.kind != "work"), key=lambda wait: wait.opened)
+        now, total, until = self._clock(), 0, 0
+        for wait in waits:  # some go on at the same time
+            closed = now if wait.closed is None else wait.closed
+            total += max(closed - max(wait.opened, until), 0)
+            until = max(until, closed)
         return total / 1000
 
     # Opening and closing
@@ -160,7 +178,8 @@ class Waits:
             if conflict.key != f"{KIND}/{wait.id}":
                 raise
             raise NotOpen(f"the question {wait.id} is not open any more") from conflict
-        self._take(rows[0])
+        if wait.id in self._held:  # else its turn has ended meanwhile
+            self._take(rows[0])
         return made
 
     async def until_closed(self, wait: Wait) -> Wait:
@@ -201,17 +220,38 @@ class Waits:
     # The end of a turn
 
     def finish(self, turn: str) -> list[Write]:
-        """What takes away all waits of a turn; `finished` once it is written."""
-        return [Remove(KIND, id, ANY) for id in self._by_turn.get(turn, ())]
+        """What ends all waits of a turn; `finished` once it is written. They are taken away, but those of a subagent
+        stay until the turn at the top is over: what they took is no time of the turns above it."""
+        writes: list[Write] = []
+        for wait in self._ending(turn):
+            if wait.turns[-1] == turn:
+                writes.append(Remove(KIND, wait.id, ANY))
+            elif wait.is_open:
+                writes.append(Save(KIND, wait.id, msgspec.json.encode(self._ended(wait)), ANY))
+        return writes
 
-    def finished(self, turn: str) -> list[Wait]:
-        """The waits of a turn are gone. Returns those that nobody had ended."""
-        mine = [self._held[id] for id in self._by_turn.get(turn, ())]
+    def finished(self, turn: str, rows: Iterable[Row]) -> list[Wait]:
+        """The waits of a turn have ended. Returns those that nobody had ended."""
+        mine = self._ending(turn)
         for wait in mine:
-            self._forget(wait)
+            if wait.turns[-1] == turn:
+                self._forget(wait)
+        self.opened(rows)
         return [wait for wait in mine if wait.is_open]
 
+    def _ending(self, turn: str) -> list[Wait]:
+        """Waits that a turn began, and those that its subagents left it."""
+        mine = [self._held[id] for id in self._by_turn.get(turn, ())]
+        return [wait for wait in mine if turn in (wait.turn, wait.turns[-1])]
+
+    def _ended(self, wait: Wait) -> Wait:
+        return msgspec.structs.replace(wait, closed=self._clock(), how="ended")
+
     # Going down
+
+    @property
+    def is_leaving(self) -> bool:
+        return self._closing.is_set()
 
     def leave(self) -> None:
         """The instance goes down: turns that wait are left to the next life, now and from now on."""
@@ -236,16 +276,18 @@ class Waits:
     def _take(self, row: Row) -> None:
         wait = msgspec.json.decode(row.state, type=Wait)
         self._rows[row.id], self._held[row.id] = row, wait
-        self._by_turn.setdefault(wait.turn, {})[row.id] = None
+        for turn in wait.turns:
+            self._by_turn.setdefault(turn, {})[row.id] = None
         self._tell(wait)
 
     def _forget(self, wait: Wait) -> None:
         self._rows.pop(wait.id, None)
         self._held.pop(wait.id, None)
-        mine = self._by_turn.get(wait.turn, {})
-        mine.pop(wait.id, None)
-        if not mine:
-            self._by_turn.pop(wait.turn, None)
+        for turn in wait.turns:
+            mine = self._by_turn.get(turn, {})
+            mine.pop(wait.id, None)
+            if not mine:
+                self._by_turn.pop(turn, None)
         self._tell(wait)
 
     def _tell(self, wait: Wait) -> None:

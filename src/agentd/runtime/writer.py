@@ -79,6 +79,13 @@ class Writer:
         self.services, self.held, self.id = services, held, held.id
         self.is_parked = False
         """Whether its turn waits for a budget, a person or other work, without a slot."""
+        self.turn: Running | None = None
+        """The turn in hand."""
+        self.between = asyncio.Lock()
+        """Held by what works on the context while the turn in hand waits between two steps (`is_at_rest`)."""
+        self.on_rest: Callable[[], None] = lambda: None
+        """Called when the turn in hand begins to wait so."""
+        self._at_rest: set[object] = set()
         # Guards the commit: tools that run together may each ask for one.
         self._committing = asyncio.Lock()
         self._points: list[str] = []
@@ -188,14 +195,35 @@ class Writer:
         return wait
 
     async def parked(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What `work` comes to, without holding a slot meanwhile; the context stays. All is durable before, and a slot
-        is held again when it returns. Raises Left when the instance goes down."""
+        """What `work` comes to, without holding a slot meanwhile; the context stays, and others may work on it
+        (`between`). All is durable before, and a slot is held again when it returns. Raises Left when the instance goes
+        down."""
         await self._commit_whole()
-        self.is_parked = True
-        self.services.slots.release()
-        result = await self.services.waits.unless_leaving(work)
-        await self.services.waits.unless_leaving(self._take_slot)
-        return result
+        mine = object()  # calls that run together may each wait
+        self._at_rest.add(mine)
+        if not self.is_parked:
+            self.is_parked = True
+            self.services.slots.release()
+        self.on_rest()
+        try:
+            result = await self.services.waits.unless_leaving(work)
+            await self.services.waits.unless_leaving(partial(self.go_on, mine))
+            return result
+        finally:
+            self._at_rest.discard(mine)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether the turn in hand waits for a person, a time or other work, with everything durable."""
+        return bool(self._at_rest)
+
+    async def go_on(self, waited: object = None) -> None:
+        """Hold a slot again, unless another call of the round still waits. What works on the context meanwhile ends
+        first."""
+        async with self.between:
+            self._at_rest.discard(waited)
+            if self.is_parked and not self._at_rest:
+                await self._take_slot()
 
     async def _take_slot(self) -> None:
         await self.services.slots.acquire()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from agentd.config.values import LONGEST, parse_duration
@@ -45,7 +45,13 @@ async def _sleep(asked: Invocation) -> Answer:
         if until - now > LONGEST.total_seconds() * 1000:
             raise ToolError(f"{given['until']!r} is more than a century away")
     await asked.desk.sleep(asked, until)
-    return Answer({"woken_by": "time"})
+    # With the time each result is another one: who looks at something every minute is caught in no loop.
+    return Answer({"woken_by": "time", "now": told_time(asked.desk.now)})
+
+
+def told_time(now: int) -> str:
+    """A time in ms as RFC 3339 writes it, in UTC."""
+    return datetime.fromtimestamp(now / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _time(text: str) -> int:
@@ -82,5 +88,5 @@ def human_tools() -> list[Tool]:
         own("ask_human", "Ask the person you work for, and wait for the answer. For what only they can know or decide.",
             _ask, ask, open_object({"answer": ANY_JSON, "by": TEXT}), waits=True),
         own("sleep", "Do nothing for a while, or until a time, and then go on with this work.", _sleep, sleep,
-            open_object({"woken_by": TEXT}), waits=True),
+            open_object({"woken_by": TEXT, "now": TEXT}), waits=True),
     ]  # fmt: skip
