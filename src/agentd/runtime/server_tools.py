@@ -153,7 +153,7 @@ class _Asking:
         self._count += 1
         question = f"The server {self._server} asks: {message}"
         try:
-            answer, by = await self._asked.desk.ask(
+            answer, _ = await self._asked.desk.ask(
                 self._asked, question, schema=schema, part=f"elicit-{self._count}"
             )  # fmt: skip
         except ToolError:  # nobody can be asked, or nobody answered in time
