@@ -82,10 +82,10 @@ def settings() -> str:
     """A heading and a table for each section; what stands in lists and mappings has a table below its section's."""
     parts = []
     for name, field in Settings.model_fields.items():
-        section = section_in(field)
-        parts.append(f"### {name}\n\n{_sentence(section)}\n\n{_table(section, name)}")
+        section, is_list = section_in(field), section_of(field.annotation) is None
+        parts.append(f"### {name}\n\n{_sentence(section)}\n\n{_table(section, '' if is_list else name)}")
         places: dict[type[Section], list[str]] = {}
-        for path, item in _items(section, name):
+        for path, item in _items(section, f"{name}[]" if is_list else name):
             places.setdefault(item, []).append(f"`{path}`")
         parts += [f"Of {', '.join(paths)}. {_sentence(item)}\n\n{_table(item, '')}" for item, paths in places.items()]
     return "\n".join(parts)
@@ -129,8 +129,9 @@ def _is_inlined(field: FieldInfo) -> bool:
 
 
 def section_in(field: FieldInfo) -> type[Section]:
-    """The section that a field is."""
-    found = section_of(field.annotation)
+    """The section that a field is, or a list of which it is."""
+    inner = (section_of(arg) for kind in alternatives(field.annotation) for arg in get_args(kind))
+    found = section_of(field.annotation) or next((one for one in inner if one is not None), None)
     if found is None:
         raise TypeError(field.annotation)
     return found

@@ -48,8 +48,9 @@ async def assemble(
     tools: Iterable[Tool],
     skills: Sequence[SkillSource],
     folder: Path | None,
+    people: bool = False,
 ) -> Services:
-    """The services of an instance whose store is open."""
+    """The services of an instance whose store is open. `people`: whether there is anybody who answers its questions."""
     clock = opened.clock
     events = Events(clock, ring=settings.observability.events_ring)
     opened.troubles.listener = lambda trouble: _told(events, trouble)
@@ -67,7 +68,7 @@ async def assemble(
     box = ToolBox([*internal_tools(), *tools], settings, sleep=opened.sleep)
     if models.recorded is not None:
         box.set_server(SERVER, replayed_tools(models.recorded))
-    servers = McpServers(box, sleep=opened.sleep)
+    servers = McpServers(box, sleep=opened.sleep, elicits=people)
     await servers.open(settings.mcp.servers)
     counter = CharClassTokenCounter(settings.intelligence.model)
     requests = Requests(clock, counter, repairs=models.repairs, cache_key=_cache_key(settings))
@@ -103,7 +104,7 @@ async def assemble(
         servers=servers,
         prompts=Prompts(box, memories, library, events, clock),
         slots=Slots(lambda: services.settings.agent.max_parallel_turns),
-        waits=Waits(opened.records, clock=clock, sleep=opened.sleep),
+        waits=Waits(opened.records, clock=clock, sleep=opened.sleep, can_ask=people),
         subagents=Subagents(
             opened.records,
             inbox,

@@ -87,11 +87,13 @@ class Daemon:
             store=store,
         )  # fmt: skip
         try:
-            services = await assemble(opened, settings, model=model, tools=tools, skills=skills, folder=folder)
+            services = await assemble(
+                opened, settings, model=model, tools=tools, skills=skills, folder=folder,
+                people=settings.a2a.listen is not None if people is None else people,
+            )  # fmt: skip
         except BaseException:
             await opened.aclose()
             raise
-        services.waits.can_ask = settings.a2a.listen is not None if people is None else people
         made = cls(opened, services)
         try:
             await made._start()

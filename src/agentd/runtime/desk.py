@@ -86,8 +86,9 @@ class TurnDesk:
     async def ask(
         self, call: Invocation, question: str, *, options: Sequence[str] = (), schema: Mapping[str, Any] | None = None,
         seconds: float | None = None,
+        part: str = "",
     ) -> tuple[Any, str]:  # fmt: skip
-        return await self.gates.ask(call, question, options=options, schema=schema, seconds=seconds)
+        return await self.gates.ask(call, question, options=options, schema=schema, seconds=seconds, part=part)
 
     async def work(self, op: str, call: Invocation, given: Mapping[str, Any]) -> dict[str, Any]:
         return await self._beside.do(op, call, given)

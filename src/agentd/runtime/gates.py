@@ -32,9 +32,12 @@ class Gates:
     async def ask(
         self, call: Invocation, question: str, *, options: Sequence[str] = (), schema: Mapping[str, Any] | None = None,
         seconds: float | None = None,
+        part: str = "",
     ) -> tuple[Any, str]:  # fmt: skip
         """A person's answer, and who gave it. Raises ToolError where nobody can be asked, and when the time is over."""
         wait = self._made(call, "question", question, seconds=seconds)
+        if part:
+            wait = msgspec.structs.replace(wait, id=f"{wait.id}:{part}")
         wait = msgspec.structs.replace(
             wait, options=tuple(options), schema=None if schema is None else dict(schema), asked_by=call.tool
         )

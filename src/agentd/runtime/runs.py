@@ -94,7 +94,7 @@ class RunDesk:
 
     async def ask(
         self, call: Invocation, question: str, *, options: Sequence[str] = (), schema: Mapping[str, Any] | None = None,
-        seconds: float | None = None,
+        seconds: float | None = None, part: str = "",
     ) -> NoReturn:  # fmt: skip
         self._refuse()
 

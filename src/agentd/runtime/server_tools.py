@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import Any
 
+from mcp_types import ElicitResult
 from mcp_types import Tool as Listed
 
 from agentd.mcp import Server, ServerDown, ServerError, Servers
@@ -133,10 +135,32 @@ class _Call:
         if (server := self._servers.get(self._server)) is None:
             raise ToolError(f"the MCP server {self._server!r} is not configured any more")
         try:
-            result = await server.call(self._tool, asked.arguments, meta={KEY: asked.key})
+            result = await server.call(
+                self._tool, asked.arguments, meta={KEY: asked.key}, elicit=_Asking(asked, self._server)
+            )
         except ServerError as error:
             raise ToolError(told(error)) from error
         return await answer_of(result, asked.desk.records)
+
+
+class _Asking:
+    """Asks a person what a server wants to know in the middle of a call; the question is one of that call's."""
+
+    def __init__(self, asked: Invocation, server: str) -> None:
+        self._asked, self._server, self._count = asked, server, 0
+
+    async def __call__(self, message: str, schema: Mapping[str, Any]) -> ElicitResult:
+        self._count += 1
+        question = f"The server {self._server} asks: {message}"
+        try:
+            answer, _ = await self._asked.desk.ask(
+                self._asked, question, schema=schema, part=f"elicit-{self._count}"
+            )  # fmt: skip
+        except ToolError:  # nobody can be asked, or nobody answered in time
+            return ElicitResult(action="cancel")
+        if not isinstance(answer, dict):
+            return ElicitResult(action="decline")
+        return ElicitResult(action="accept", content=answer)
 
 
 def told(error: ServerError) -> str:

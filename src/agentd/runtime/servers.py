@@ -11,6 +11,7 @@ import asyncio
 import importlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agentd.config.serving import Server as Settings
@@ -37,11 +38,14 @@ class RequiredServerDown(RuntimeError):
 
 
 class McpServers:
-    """All of `mcp.servers`. `connections` is None until there is one."""
+    """All of `mcp.servers`. `connections` is None until there is one; `elicits`: whether people can be asked what a
+    server wants to know."""
 
-    def __init__(self, box: ToolBox, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    def __init__(
+        self, box: ToolBox, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, elicits: bool = False
+    ) -> None:
         self.connections: Servers | None = None
-        self._box, self._sleep = box, sleep
+        self._box, self._sleep, self._elicits = box, sleep, elicits
         self._tools: ServerTools | None = None
         self._stale: set[str] = set()
         self._jobs: dict[str, asyncio.Task[None]] = {}
@@ -100,7 +104,8 @@ class McpServers:
         # In a thread, as it takes a second: others are at work when a reload brings the first server.
         mcp = await asyncio.to_thread(importlib.import_module, "agentd.mcp")
         tools = await asyncio.to_thread(importlib.import_module, "agentd.runtime.server_tools")
-        servers: Servers = mcp.Servers(settings, sleep=self._sleep)
+        make = partial(mcp.Server, elicits=self._elicits)
+        servers: Servers = mcp.Servers(settings, sleep=self._sleep, make=make)
         self._tools = tools.ServerTools(servers, self._box)
         servers.changed.append(self._heard)
         self.connections = servers

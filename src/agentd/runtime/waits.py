@@ -78,10 +78,11 @@ class Waits:
     """
 
     def __init__(
-        self, records: Records, *, clock: Callable[[], int], sleep: Callable[[float], Awaitable[None]]
-    ) -> None:
+        self, records: Records, *, clock: Callable[[], int], sleep: Callable[[float], Awaitable[None]],
+        can_ask: bool = False,
+    ) -> None:  # fmt: skip
         self._records, self._clock, self._sleep = records, clock, sleep
-        self.can_ask = False
+        self.can_ask = can_ask
         self._rows: dict[str, Row] = {}
         self._held: dict[str, Wait] = {}
         self._by_turn: dict[str, dict[str, None]] = {}

@@ -15,6 +15,7 @@ from agentd.context.record import FilePart, ToolMsg
 from agentd.runtime.daemon import Daemon
 from agentd.runtime.principals import OPERATOR, Principal
 from agentd.runtime.servers import RequiredServerDown
+from agentd.runtime.waits import Wait
 from agentkit.core.contracts.blocks import ImageBlock
 from agentkit.core.contracts.errors import PermanentError
 from agentkit.core.contracts.messages import same_objects
@@ -385,3 +386,20 @@ async def test_a_reload_brings_the_first_server(tmp_path: Path) -> None:
         await agent.reload(settings_of(mcp__servers=servers({"name": "peer", "command": peer(tmp_path / "log")})))
         await is_up(agent, "peer")
         assert await do(agent, "peer.post", n=1) == "[ok] posted 1"
+
+
+@pytest.mark.parametrize("people", [True, False])
+async def test_server_that_wants_to_know_something_asks_a_person(tmp_path: Path, people: bool) -> None:
+    """A question of a call in the middle of it: its answer is data by the server's schema."""
+    async with house_of(tmp_path / "log").life(Orders().llm, people=people) as agent:
+        await is_up(agent, "peer")
+        sent = await agent.send(order(("ask", {})), context="c")
+        if people:
+            asked = await agent.wait_or_ask(sent.task.id)
+            assert isinstance(asked, Wait)
+            assert asked.question == "The server peer asks: Which colour?"
+            with pytest.raises(ValueError, match="JSON Schema"):
+                await agent.answer(sent.task.id, "red")
+            await agent.answer(sent.task.id, '{"colour": "red"}')
+        said = (await agent.wait(sent.task.id)).text
+        assert said == "[ok] accept red" if people else "accept" not in said

@@ -155,7 +155,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("point", ["inbox.before", "inbox.after", "entry.user", "end.before", "end.task"])
+@pytest.mark.parametrize("point", ["inbox.before", "inbox.after", "end.task"])
 def test_f1_killed_around_a_tick_it_is_worked_on_once(tmp_path: Path, point: str) -> None:
     """One life notes the grid, the next is killed at the tick, the third one finds it."""
     code, store, first = tmp_path / "life.py", tmp_path / "store", START // HOUR * HOUR + 1

@@ -78,6 +78,7 @@ class FakeDesk:
     async def ask(
         self, call: Invocation, question: str, *, options: Sequence[str] = (), schema: Mapping[str, Any] | None = None,
         seconds: float | None = None,
+        part: str = "",
     ) -> tuple[Any, str]:  # fmt: skip
         self.asked.append(("ask", question, tuple(options), schema, seconds))
         return (options[0] if options else "yes"), "ann"

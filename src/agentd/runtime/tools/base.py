@@ -99,9 +99,11 @@ class Desk(Protocol):
         options: Sequence[str] = (),
         schema: Mapping[str, Any] | None = None,
         seconds: float | None = None,
+        part: str = "",
     ) -> tuple[Any, str]:
         """A person's answer to a question, and who gave it. Waits without a slot for as long as it takes, over the
-        lives of the process, or `seconds`. Raises ToolError where nobody answers."""
+        lives of the process, or `seconds`. `part` tells several questions of one call apart. Raises ToolError where
+        nobody answers."""
         ...
 
     async def work(self, op: str, call: Invocation, given: Mapping[str, Any]) -> dict[str, Any]:
