@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -47,6 +48,17 @@ def test_calls_of_another_model_bear_a_waiver_for_newer_geminis() -> None:
         found = [[part.get("thoughtSignature") for part in one["parts"]] for one in contents if one["role"] == "model"]
         assert found[0] == ["c2ln", None]
         assert [signature is not None for signature in found[1]] == [waived, False]
+
+
+def test_calls_without_a_signature_are_rendered_once_for_newer_geminis() -> None:
+    """K4: a waiver is put on a message once, not with each request."""
+    said = Message("assistant", "I look.", tool_calls=[CLAUDE, RESPONSES])
+    results = [Message("tool", "sun", tool_call_id=call.id) for call in (CLAUDE, RESPONSES)]
+    llm, request = GeminiLLM(None, model="gemini-3-flash-preview"), ChatRequest((Message("user", "x"), said, *results))
+    longer = replace(request, messages=(*request.messages, Message("assistant", "Sun."), Message("user", "y")))
+    first, second = (llm.body(each)["contents"][1]["parts"] for each in (request, longer))
+    assert "thoughtSignature" in first[1]
+    assert all(one is other for one, other in zip(first, second, strict=True))
 
 
 def test_what_stored_reasoning_led_to_goes_without_its_id_where_the_reasoning_cannot_go() -> None:
