@@ -31,8 +31,8 @@ MEANINGS: Mapping[str, tuple[str, ...]] = {
     "comparison_response_not_found": ("expired", "not_yet_readable"),
     "unavailable": ("settings_changed", "unexplained"),
 }
-"""The reasons of `explain` that a provider's word may stand for. Anthropic says `unavailable` too where all that differs
-is a setting, such as thinking or the tool choice; what `not_found` stands for is our reading."""
+"""The reasons of `explain` that a provider's word may stand for. Anthropic says `unavailable` too where nothing but a
+setting differs, such as thinking or the tool choice; what `not_found` stands for is our reading."""
 
 
 @dataclass(frozen=True)
