@@ -62,7 +62,9 @@ async def assemble(
     if models.recorded is not None:
         box.set_server(SERVER, replayed_tools(models.recorded))
     counter = CharClassTokenCounter(settings.intelligence.model)
-    requests = Requests(clock, counter, repairs=models.repairs, cache_key=_cache_key(settings))
+    requests = Requests(
+        clock, counter, repairs=models.repairs, cache_key=_cache_key(settings), serving=lambda: models.serving
+    )
     services: Services
 
     def resident() -> int:

@@ -58,21 +58,24 @@ class Standing:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A request that may be sent. `last`: the newest entry in it; `volatile`: estimated tokens of its closing block."""
+    """A request that may be sent. `last`: the newest entry in it; `volatile`: estimated tokens of its closing block;
+    `model`: the one that it is sized for."""
 
     request: ChatRequest
     size: RequestSize
     layout: Layout
     last: int
     volatile: int
+    model: str
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What follows from settings and model alone. `window` and `output` in tokens; `learned`: the window that the
-    model's provider has named."""
+    """What follows from settings and the model in use alone. `window` and `output` in tokens; `learned`: the window
+    that the model's provider has named."""
 
     settings: Settings
+    model: str
     window: int
     learned: int | None
     output: int
@@ -113,21 +116,26 @@ class Requests:
         *,
         repairs: bool = False,
         cache_key: str = "",
+        serving: Callable[[], str] | None = None,
     ) -> None:
-        self._clock, self._repairs = clock, repairs
+        self._clock, self._repairs, self._serving = clock, repairs, serving
         self._options = {"cache_key": cache_key} if cache_key else {}
         self._counter = counter or CharClassTokenCounter()
         self.learned: dict[str, int] = {}
         """Windows that providers named when they refused a request, by model."""
         self._calibrations: dict[str, Calibration] = {}
         self._asked: dict[str, Asked] = {}
-        self._reported: dict[str, tuple[int, int, int, int]] = {}
+        self._reported: dict[str, tuple[int, int, int, int, str]] = {}
         self._views: dict[str, GrowingView] = {}
         self._terms: Terms | None = None
 
+    def in_use(self, settings: Settings) -> str:
+        """The model that the next request goes to: that of the endpoint which is asked first just now."""
+        return settings.intelligence.model if self._serving is None else self._serving()
+
     def window(self, settings: Settings) -> Window:
         """The window of the model in use, and who said so."""
-        model = settings.intelligence.model
+        model = self.in_use(settings)
         return model_window(model, configured=settings.context.model_window, learned=self.learned.get(model))
 
     def situation(
@@ -153,7 +161,7 @@ class Requests:
             terms.window,
             fixed,
             self._counter,
-            self._calibration(settings.intelligence.model, standing.tools),
+            self._calibration(terms.model, standing.tools),
             terms.rates,
             asked is not None and self._clock() - asked.at < WARM,
             standing.read_only,
@@ -183,20 +191,21 @@ class Requests:
 
     def terms_of(self, settings: Settings) -> Terms:
         """What settings and model alone say: worked out once for each of them."""
-        learned, known = self.learned.get(settings.intelligence.model), self._terms
-        if known is None or known.settings is not settings or known.learned != learned:
-            known = self._terms = self._made_terms(settings, self.window(settings).tokens, learned)
+        model, known = self.in_use(settings), self._terms
+        learned = self.learned.get(model)
+        if known is None or known.settings is not settings or (known.model, known.learned) != (model, learned):
+            known = self._terms = self._made_terms(settings, model, self.window(settings).tokens, learned)
         return known
 
-    def _made_terms(self, settings: Settings, window: int, learned: int | None) -> Terms:
-        model, how = settings.intelligence.model, settings.context.summarize
-        asking = how.model or model
+    def _made_terms(self, settings: Settings, model: str, window: int, learned: int | None) -> Terms:
+        how = settings.context.summarize
+        asking = how.model or settings.intelligence.model
         its_window = model_window(asking, learned=self.learned.get(asking)).tokens if how.model else window
         summariser = Summariser(asking, its_window, min(SUMMARY_OUTPUT, max(its_window // 4, 1)))
         if how.prompt is not None:
             summariser = replace(summariser, prompt=how.prompt)
         output = min(settings.intelligence.max_output, max(window // 4, 1))
-        return Terms(settings, window, learned, output, rates(model), reduction_of(settings, window), summariser)
+        return Terms(settings, model, window, learned, output, rates(model), reduction_of(settings, window), summariser)
 
     def prepare(
         self, held: Context, settings: Settings, standing: Standing, closing: tuple[Message, ...], situation: Situation
@@ -221,7 +230,8 @@ class Requests:
             options=self._options,
         )
         last = next((one.n for one in reversed(shown) if one.n is not None), 0)
-        return Prepared(request, size, layout, last, situation.conditions.fixed.volatile)
+        model = self.terms_of(settings).model
+        return Prepared(request, size, layout, last, situation.conditions.fixed.volatile, model)
 
     def _sized(self, held: Context, situation: Situation) -> tuple[list[Shown], RequestSize]:
         """What is shown, and how large the request is with it."""
@@ -248,12 +258,12 @@ class Requests:
         self._asked[held.id] = asked
         if usage.prompt_tokens <= 0:
             return None
-        model = prepared.request.model or ""
+        model = prepared.model
         segments = prepared.size.segments
         now = (held.state.version, prepared.last, usage.prompt_tokens - prepared.volatile,
-               segments["summary"] + segments["skills"] + segments["tail"])  # fmt: skip
+               segments["summary"] + segments["skills"] + segments["tail"], model)  # fmt: skip
         before = self._reported.get(held.id)
-        if before is not None and before[0] == now[0] and before[1] < now[1]:
+        if before is not None and (before[0], before[4]) == (now[0], model) and before[1] < now[1]:
             seen = Observation(now[3] - before[3], max(now[2] - before[2], 0))
             self._calibrations[model] = self._calibration(model, prepared.request.tools or ()).learn(seen)
         self._reported[held.id] = now
