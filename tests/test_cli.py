@@ -11,6 +11,7 @@ import click
 import pytest
 
 from agentkit import cli
+from agentkit.cli import converting, looking
 from agentkit.core.contracts.types import Message
 from agentkit.inspect.measure import count_transcript
 from agentkit.state.context import ApproxTokenCounter, CharClassTokenCounter
@@ -161,7 +162,7 @@ def test_check_finds_problems(run: Run, broken: Path, chat: Path) -> None:
     assert lines[-1] == f"{chat}: valid by the strict rules"
 
 
-@pytest.mark.parametrize("rules", cli.RULES)
+@pytest.mark.parametrize("rules", looking.RULES)
 def test_check_knows_all_rules(run: Run, chat: Path, rules: str) -> None:
     assert run("check", chat, "--rules", rules)[0] == 0
 
@@ -178,7 +179,7 @@ def test_convert_writes_requests(run: Run, chat: Path) -> None:
     assert json.loads(out)["messages"][3]["tool_call_id"] == "c1"
 
 
-@pytest.mark.parametrize("target", cli.TARGETS)
+@pytest.mark.parametrize("target", converting.TARGETS)
 def test_convert_is_stable(run: Run, chat: Path, tmp_path: Path, target: str) -> None:
     """What was written reads back, and is written alike again."""
     first, second = tmp_path / "first.json", tmp_path / "second.json"

@@ -157,7 +157,7 @@ def test_colours_are_for_terminals(conversation: Path) -> None:
 
 
 def test_progress_is_for_long_work_on_terminals(conversation: Path) -> None:
-    eager = "import agentkit.cli as cli; cli.LONG_WORK = -1; cli.main()"
+    eager = "from agentkit.cli import main, reading; reading.LONG_WORK = -1; main()"
     command = [sys.executable, "-W", "error", "-c", eager, "count", str(conversation)]
     assert b"reading chat.json" in on_terminal(command)
     assert b"reading" not in on_terminal([*AGENTKIT, "count", str(conversation)])

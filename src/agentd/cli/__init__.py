@@ -6,20 +6,17 @@ them: `--help` answers before anything of the daemon is loaded.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from io import TextIOWrapper
 from typing import NoReturn
 
 import click
 
 from agentkit import __version__
+from agentkit.cli.program import USAGE, prepare_terminal, run_program
 
 __all__ = ["EPILOG", "cli", "main", "run"]
-
-DONE, ERROR, USAGE, INTERRUPTED, UNREAD = 0, 1, 2, 130, 141
 
 EPILOG = """\b
 Exit codes:
@@ -49,9 +46,6 @@ COMMANDS = {
     "tasks": "agentd.cli.tasks",
 }
 """Subcommands and the modules that hold them, each as `command`."""
-
-COMPLETION = "_AGENTD_COMPLETE"
-"""The variable by which shells ask click for completions."""
 
 
 class Commands(click.Group):
@@ -96,41 +90,11 @@ def cli(ctx: click.Context) -> None:
 
 def main() -> NoReturn:
     """The program: run the command line and end the process."""
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # an old terminal shows a sign it lacks as "?"
+    prepare_terminal()
     sys.exit(run())
 
 
 def run(args: Sequence[str] | None = None) -> int:
     """Run a command line, by default the process's own. What is wrong is said on standard error. Returns one of the
     documented exit codes."""
-    if COMPLETION in os.environ:
-        cli.main(args, prog_name="agentd")  # ends the process
-    try:
-        code = _invoke(sys.argv[1:] if args is None else args)
-        sys.stdout.flush()
-        return code
-    except click.UsageError as error:
-        command = error.ctx.command_path if error.ctx is not None else "agentd"
-        click.echo(f"{command}: {error.format_message()} See '{command} --help'.", err=True)
-        return USAGE
-    except click.ClickException as error:
-        click.echo(f"agentd: {error.format_message()}", err=True)
-        return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("agentd: interrupted", err=True)
-        return INTERRUPTED
-    except BrokenPipeError:
-        # The interpreter flushes standard output at exit, which would raise once more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return UNREAD
-
-
-def _invoke(args: Sequence[str]) -> int:
-    # Not by `cli.main`, which has exit codes of its own for an interrupt and for a reader that went away.
-    try:
-        with cli.make_context("agentd", list(args)) as ctx:
-            cli.invoke(ctx)
-    except click.exceptions.Exit as end:
-        return end.exit_code
-    return DONE
+    return run_program(cli, "agentd", args)
