@@ -58,15 +58,13 @@ class Standing:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A request that may be sent. `last`: the newest entry in it; `volatile`: estimated tokens of its closing block;
-    `model`: the one that it is sized for."""
+    """A request that may be sent. `last`: the newest entry in it; `volatile`: estimated tokens of its closing block."""
 
     request: ChatRequest
     size: RequestSize
     layout: Layout
     last: int
     volatile: int
-    model: str
 
 
 @dataclass(frozen=True)
@@ -86,18 +84,20 @@ class Terms:
 
 @dataclass(frozen=True)
 class Asked:
-    """The last request of a context: when, in ms, its layout, and the tokens of it that the provider's cache had then,
-    read and written, by its own report."""
+    """The last request of a context: when, in ms, its layout, the tokens of it that the provider's cache had then, read
+    and written, by its own report, and the model whose cache that is."""
 
     at: int
     layout: Layout
     kept: int = 0
+    model: str = ""
 
 
 @dataclass(frozen=True)
 class Miss:
     """A request found less in the provider's cache than the one before had left there. `segment`: the first that
-    differs, None where nothing does; `cause`: why it differs, else `expired` or `unexplained`; tokens."""
+    differs, None where nothing does; `cause`: why it differs, `model` where another one was asked, else `expired` or
+    `unexplained`; tokens."""
 
     segment: str | None
     cause: str
@@ -163,7 +163,7 @@ class Requests:
             self._counter,
             self._calibration(terms.model, standing.tools),
             terms.rates,
-            asked is not None and self._clock() - asked.at < WARM,
+            asked is not None and asked.model == terms.model and self._clock() - asked.at < WARM,
             standing.read_only,
         )
         found = Situation(terms.reduction, conditions, terms.summariser, work, bodies, SUMMARY_TIMEOUT)
@@ -230,8 +230,7 @@ class Requests:
             options=self._options,
         )
         last = next((one.n for one in reversed(shown) if one.n is not None), 0)
-        model = self.terms_of(settings).model
-        return Prepared(request, size, layout, last, situation.conditions.fixed.volatile, model)
+        return Prepared(request, size, layout, last, situation.conditions.fixed.volatile)
 
     def _sized(self, held: Context, situation: Situation) -> tuple[list[Shown], RequestSize]:
         """What is shown, and how large the request is with it."""
@@ -254,11 +253,12 @@ class Requests:
     def answered(self, held: Context, prepared: Prepared, usage: Usage) -> Miss | None:
         """Learn from what the provider reported for a request. Whether its cache had less of it than it should."""
         kept = usage.cache_read_tokens + usage.cache_write_tokens
-        asked, last = Asked(self._clock(), prepared.layout, kept), self._asked.get(held.id)
+        # Who failed rests, so the endpoint that is asked first now is the one that has answered.
+        model = prepared.request.model or "" if self._serving is None else self._serving()
+        asked, last = Asked(self._clock(), prepared.layout, kept, model), self._asked.get(held.id)
         self._asked[held.id] = asked
         if usage.prompt_tokens <= 0:
             return None
-        model = prepared.model
         segments = prepared.size.segments
         now = (held.state.version, prepared.last, usage.prompt_tokens - prepared.volatile,
                segments["summary"] + segments["skills"] + segments["tail"], model)  # fmt: skip
@@ -308,6 +308,8 @@ def missed(before: Asked, now: Asked, read: int) -> Miss | None:
     """What the request `now`, of which `read` tokens came from the cache, should have found there and did not."""
     if before.kept - read < max(MISS_TOKENS, MISS_SHARE * before.kept):
         return None
+    if before.model != now.model:
+        return Miss(None, "model", before.kept, read)
     difference = first_difference(before.layout, now.layout)
     if difference is not None:
         return Miss(difference.segment, difference.reason, before.kept, read)
