@@ -73,7 +73,9 @@ async def assemble(
     servers.heard.append(library.heard)
     await servers.open(settings.mcp.servers)
     counter = CharClassTokenCounter(settings.intelligence.model)
-    requests = Requests(clock, counter, repairs=models.repairs, cache_key=_cache_key(settings))
+    requests = Requests(
+        clock, counter, repairs=models.repairs, cache_key=_cache_key(settings), serving=lambda: models.serving
+    )
     services: Services
 
     def resident() -> int:

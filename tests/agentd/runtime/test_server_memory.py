@@ -146,7 +146,7 @@ async def test_server_that_is_away_is_said_and_nothing_is_guessed(tmp_path: Path
 def test_mapping_that_is_none_is_refused() -> None:
     wrong = MemoryOverrides.model_validate({"get": {"server": "s", "tool": "t", "args": {"key": "key ||"}}})
     with pytest.raises(WrongMapping, match=r"get\[0\].args.key: 'key \|\|' is no expression"):
-        OverriddenMemory(records(InMemoryStore()), Memory(), Clock(), wrong, lambda *a: None)  # type: ignore[arg-type, return-value]
+        OverriddenMemory(records(InMemoryStore()), Memory(), Clock(), wrong, lambda *a: None)  # type: ignore[arg-type]
 
 
 async def test_agent_with_the_memory_server_remembers_over_lives(tmp_path: Path) -> None:
