@@ -77,6 +77,18 @@ def test_breaks_have_their_reason_and_their_price() -> None:
     assert found.lost_cost.usd == sum(kind.usd for kind in found.breaks if kind.usd is not None)
 
 
+def test_the_providers_word_on_a_break_stands_beside_ours() -> None:
+    made = broken()
+    said = {"diagnostics": {"cache_miss_reason": {"type": "unavailable", "cache_missed_input_tokens": 30_000}}}
+    place = made.responses[5].index
+    assert place is not None
+    answer = replace(made.history[place], meta={"anthropic": said})
+    history = (*made.history[:place], answer, *made.history[place + 1 :])
+    row = view(replace(made, history=history)).requests[5]
+    assert row.reason == "unexplained"
+    assert row.detail.endswith("; the provider says unavailable, 30,000 tokens missed")
+
+
 def test_other_ways_to_send_the_same_requests() -> None:
     found = view(broken())
     by_name = {one.name: one for one in found.scenarios}
@@ -136,7 +148,10 @@ def test_what_is_unknown_is_never_nought() -> None:
     nameless = transcript([Message("user", "a"), Message("assistant", "b")])
     assert view(nameless).note == "the record names no model"
     assert [(row.read, row.reason) for row in view(nameless).requests] == [(None, None)]
-    assert "unknown" in render_cache([inspect_transcript(nameless)])
+    told = render_cache([inspect_transcript(nameless)])
+    assert "unknown" in told
+    assert "agentkit reads" not in told, "a table of nothing but unknown figures is none"
+    assert "agentkit reads" in render_cache([inspect_transcript(session(model=UNPRICED))])
     nothing = inspect_transcript(transcript([Message("user", "a")]))
     assert nothing.cache is not None
     assert nothing.cache.note == "no responses in the record"

@@ -16,7 +16,7 @@ import msgspec
 
 from agentd.context import plan as plans
 from agentd.context.compact import Applied
-from agentd.context.messages import assistant_msg, message_of
+from agentd.context.messages import assistant_msg, message_of, usage_of
 from agentd.context.record import AssistantMsg, Entry, NoteMsg, Outcome, TextPart, ToolMsg, UserMsg
 from agentd.context.rows import accepted
 from agentd.context.tokens import fits, require_fit, with_usage
@@ -176,8 +176,10 @@ class Turn:
         for at, entry in enumerate(mine):
             if not isinstance(entry.body, AssistantMsg):
                 continue
-            # What the provider reported is not on record; the context's estimate stands for it.
-            step = self.loop.answer(message_of(entry.body), Usage(self.held.state.est_tokens, entry.est))
+            # Answers of releases that kept no usage: the context's estimate stands for it.
+            usage = usage_of(entry.body) or Usage(self.held.state.est_tokens, entry.est)
+            self.spent.add(usage)
+            step = self.loop.answer(message_of(entry.body), usage)
             if isinstance(step, End):
                 return step
             found = [e.body for e in mine[at + 1 :] if isinstance(e.body, ToolMsg) and e.round == entry.round]
@@ -216,7 +218,8 @@ class Turn:
                 window = error.window or (sent if prepared is not None else None)
                 if window and not retried:
                     retried = True
-                    self.services.requests.learned[self.settings.intelligence.model] = window
+                    model = error.model or self.services.requests.in_use(self.settings)
+                    self.services.requests.learned[model] = window
                     continue
                 self.services.events.emit("context.overflow", self.held.id, self.id, sizes=error.sizes)
                 return End(EndState.FAILED, f"context_overflow: {error}")
@@ -280,7 +283,7 @@ class Turn:
         return await self.writer.call(prepared.request, ticket, self)
 
     def _take_answer(self, prepared: Prepared, result: LLMResult) -> Round | End:
-        made = assistant_msg(result.message, ts=self.services.clock())
+        made = assistant_msg(result.message, ts=self.services.clock(), usage=result.usage)
         made = settled_calls(made, self._call_id)
         clean, altered = accepted(made)
         if altered:
