@@ -20,13 +20,14 @@ from agentd.config import Settings
 from agentd.context.record import ToolMsg
 from agentd.context.rows import accepted
 from agentd.runtime.checking import Checker, UnusableSchema
+from agentd.runtime.patterns import matches
 from agentd.runtime.principals import Principal, Role
 from agentkit.core.contracts.errors import Conflict, Fenced
 from agentkit.core.contracts.offers import ToolSchema
 
 from .base import Answer, Desk, EndsTurn, Invocation, Tool, ToolError
 from .grants import is_granted
-from .names import matches, offered_names, wire_names
+from .names import offered_names, wire_names
 
 log = logging.getLogger("agentd")
 
