@@ -198,7 +198,8 @@ class Actor:
         if not await self._take_slot():
             return False
         try:
-            self.turn = turn = Turn(writer, item, self._notes_behind)
+            child = await self.services.subagents.of_item(item)
+            self.turn = turn = Turn(writer, item, self._notes_behind, child)
             writer.turn, writer.on_rest = turn, self._serve_beside
             self.house.began(turn)
             end = await self._end_of(turn, writer)

@@ -168,7 +168,16 @@ async def test_f49_many_at_once_with_few_slots_all_come_to_an_end() -> None:
         assert (told["woken_by"], [one["result"] for one in told["ended"]]) == ("work", ["well"] * 8)
         assert agent.services.slots.held == 0
         await agent.until_idle()
-        assert len([text for text in await notes(agent, "c") if "has ended as completed: well" in text]) == 8
+        assert (
+            len(
+                [
+                    text
+                    for text in await notes(agent, "c")
+                    if "has ended as completed. What it brought, quoted:\nwell" in text
+                ]
+            )
+            == 8
+        )
 
 
 async def test_those_that_go_on_end_with_the_turn() -> None:
