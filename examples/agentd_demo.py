@@ -1,4 +1,5 @@
-"""Runs a real coding session through agentd, kills the daemon in the middle with SIGKILL, and goes on: `make run`.
+"""Runs a real coding session through agentd, kills the daemon in the middle with SIGKILL, goes on, and talks to it over
+A2A: `make run`.
 
 The model and the tools are a recording, so no key is needed; everything else is the real thing: the daemon, its SQLite
 store, its compactions. `life` is one process of it; the rest of this script starts such processes and looks into the
@@ -14,7 +15,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from a2a.client import create_client
+from a2a.types.a2a_pb2 import Message as ClientMessage
+from a2a.types.a2a_pb2 import Part, Role, SendMessageRequest, TaskState
+
+from agentd.a2a.server import Server
 from agentd.config import Settings, load
+from agentd.config.values import Address
 from agentd.context.messages import message_of
 from agentd.context.record import UserMsg
 from agentd.runtime.daemon import Daemon
@@ -119,6 +126,26 @@ async def looked_at(out: Path) -> int:
     return lost + twice + len(broken)
 
 
+async def spoken_to(out: Path) -> int:
+    """The same agent behind its A2A endpoint, asked by the protocol's official client. 0 once it has answered."""
+    question = "I see four uncommitted files?"
+    async with await Daemon.open(settings(out), folder=HERE.parent) as agent:
+        server = Server(agent, Address("127.0.0.1", 0), None)  # what `a2a.listen` does in agentd
+        async with server.serving():
+            print(f"\nThe same agent over A2A, at {server.url}: JSON-RPC at /, REST at /rest, and its card.")
+            client = await create_client(server.url)
+            said = ClientMessage(message_id="demo", role=Role.ROLE_USER, parts=[Part(text=question)], context_id="a2a")
+            state, answer = "", ""
+            async for event in client.send_message(SendMessageRequest(message=said)):
+                if event.HasField("artifact_update"):
+                    answer = event.artifact_update.artifact.parts[0].text
+                if event.HasField("status_update"):
+                    state = TaskState.Name(event.status_update.status.state)
+            await client.close()
+    print(f"     > {question}\n       {state}: {shortened(answer)}")
+    return 0 if state == "TASK_STATE_COMPLETED" else 1
+
+
 def main(out: Path = HERE.parent / "out") -> int:
     """Returns 0 when all messages are there once and each is answered."""
     shutil.rmtree(out / "agentd", ignore_errors=True)
@@ -128,7 +155,7 @@ def main(out: Path = HERE.parent / "out") -> int:
     code = finished(out)
     if code:
         return code
-    wrong = asyncio.run(looked_at(out))
+    wrong = asyncio.run(looked_at(out)) + asyncio.run(spoken_to(out))
     report = out / "worktree-long.html"
     print("\nAnd where the tokens of the recorded session went:\n")
     code = run(["inspect", shown(TRANSCRIPT), "--html", shown(report)])

@@ -13,6 +13,7 @@ def test_agentd_goes_on_after_a_kill(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert errors == ""
     assert "kill -9" in shown
     assert "22 messages were sent: 0 lost, 0 doubled, 0 calls without their result." in shown
+    assert "TASK_STATE_COMPLETED: " in shown
     assert int(shown.rpartition(" compactions took")[0].rpartition("\n")[2]) >= 5
     assert (tmp_path / "out" / "worktree-long.html").as_uri() in shown
     assert (tmp_path / "out" / "agentd" / "agentd.db").stat().st_size > 100_000

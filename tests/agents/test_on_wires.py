@@ -10,7 +10,7 @@ import anthropic
 import httpx2
 import pytest
 
-from agentkit.agents import Agent, ReActCognition, tool
+from agentkit.agents import Agent, FunctionTool, ReActCognition, tool
 from agentkit.core.contracts.ports import LLM
 from agentkit.core.contracts.validity import check
 from agentkit.core.policies import compaction
@@ -72,6 +72,24 @@ async def test_tool_loop_is_accepted_cached_and_priced(wire: str) -> None:
                 assert after.read == before.read + before.write_short + before.write_long
         assert result.usage.cache_read_tokens > 0.6 * result.usage.prompt_tokens
         assert 0 < budget.spent.cost_usd == result.usage.cost_usd
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_tool_whose_name_no_provider_takes_is_called_under_one_that_it_does(wire: str) -> None:
+    """The provider sees a spelling of its own, in the tools and in the transcript; code and record keep the name."""
+    model, make = WIRES[wire]
+    own, sent = "pages/read now", "pages_read_now"
+    reads = FunctionTool(look.function, side_effecting=False, name=own)
+    with FakeProvider(answers=[Answer(calls=(AnswerCall(sent, {"page": 7}),)), "Done."]) as provider:
+        agent, wc = Agent("reader", model, prompt="You read.", cognition=ReActCognition([reads])), WorkingContext()
+        result = await agent.run("Read.", make_test_ctx(llm=make(provider)), context=wc)
+        assert result.output == "Done."
+        assert [exchange.status for exchange in provider.requests] == [200, 200]
+        assert [own in str(exchange.body) for exchange in provider.requests] == [False, False]
+    assert [call.name for message in wc.messages for call in message.tool_calls] == [own]
+    answer = next(message for message in wc.messages if message.role == "tool")
+    assert answer.content.startswith("page 7")
+    assert wc.messages[1].meta["renamed"] == {sent: own}
 
 
 @pytest.mark.parametrize("wire", WIRES)

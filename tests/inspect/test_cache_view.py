@@ -77,6 +77,18 @@ def test_breaks_have_their_reason_and_their_price() -> None:
     assert found.lost_cost.usd == sum(kind.usd for kind in found.breaks if kind.usd is not None)
 
 
+def test_the_providers_word_on_a_break_stands_beside_ours() -> None:
+    made = broken()
+    said = {"diagnostics": {"cache_miss_reason": {"type": "unavailable", "cache_missed_input_tokens": 30_000}}}
+    place = made.responses[5].index
+    assert place is not None
+    answer = replace(made.history[place], meta={"anthropic": said})
+    history = (*made.history[:place], answer, *made.history[place + 1 :])
+    row = view(replace(made, history=history)).requests[5]
+    assert row.reason == "unexplained"
+    assert row.detail.endswith("; the provider says unavailable, 30,000 tokens missed")
+
+
 def test_other_ways_to_send_the_same_requests() -> None:
     found = view(broken())
     by_name = {one.name: one for one in found.scenarios}

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from agentkit.core.contracts.requests import ChatRequest
-from agentkit.core.contracts.types import Block, Message, TextBlock, ThinkingBlock, ToolCall
+from agentkit.core.contracts.types import Block, Message, NativeBlock, TextBlock, ThinkingBlock, ToolCall
 from agentkit.models.adapters.anthropic import AnthropicLLM
 from agentkit.models.adapters.gemini import GeminiLLM
+from agentkit.models.adapters.openai_chat import OpenAIChatLLM
+from agentkit.models.adapters.openai_responses import OpenAIResponsesLLM
 from agentkit.models.wire import anthropic, gemini, openai_chat, openai_responses
 
 GEMINI = ToolCall("g", "look", {}, meta={"thoughtSignature": "c2ln"})
@@ -49,6 +53,17 @@ def test_calls_of_another_model_bear_a_waiver_for_newer_geminis() -> None:
         assert [signature is not None for signature in found[1]] == [waived, False]
 
 
+def test_calls_without_a_signature_are_rendered_once_for_newer_geminis() -> None:
+    """K4: a waiver is put on a message once, not with each request."""
+    said = Message("assistant", "I look.", tool_calls=[CLAUDE, RESPONSES])
+    results = [Message("tool", "sun", tool_call_id=call.id) for call in (CLAUDE, RESPONSES)]
+    llm, request = GeminiLLM(None, model="gemini-3-flash-preview"), ChatRequest((Message("user", "x"), said, *results))
+    longer = replace(request, messages=(*request.messages, Message("assistant", "Sun."), Message("user", "y")))
+    first, second = (llm.body(each)["contents"][1]["parts"] for each in (request, longer))
+    assert "thoughtSignature" in first[1]
+    assert all(one is other for one, other in zip(first, second, strict=True))
+
+
 def test_what_stored_reasoning_led_to_goes_without_its_id_where_the_reasoning_cannot_go() -> None:
     """The provider refuses a stored text by its id alone, `without its required reasoning item`."""
     said = {"type": "output_text", "text": "Sun.", "annotations": []}
@@ -77,3 +92,44 @@ def test_a_started_answer_goes_without_the_blanks_at_its_end(blocks: list[Block]
     going_on = llm.body(ChatRequest((question, started, Message("user", "Go on."))))["messages"]
     assert going_on[1]["content"][-1]["text"] == "It is \n"
     assert going_on[0]["content"][0]["text"] == "How is it? "
+
+
+ODD: dict[str, Any] = {"type": "invented_in_2027", "x": {"b": 1, "a": 2}}
+
+
+def made_by(source: str) -> Message:
+    """What each wire makes of an answer with a block of a kind that nobody knows, and a plain dict of that kind."""
+    said: dict[str, Any] = {"type": "text", "text": "Well."}
+    if source == "anthropic":
+        text, calls, blocks = anthropic.read_content([said, ODD])
+    elif source == "chat":
+        text, calls, blocks = openai_chat.read_message({"content": [said, ODD]})
+    elif source == "responses":
+        part = {"type": "output_text", "text": "Well.", "annotations": []}
+        text, calls, blocks = openai_responses.read_output(
+            [{"type": "message", "role": "assistant", "content": [part]}, ODD]
+        )
+    elif source == "gemini":
+        text, calls, blocks = gemini.read_parts([{"text": "Well."}, ODD], "s")
+    else:
+        return Message("assistant", [said, ODD])
+    return Message("assistant", text, tool_calls=calls, blocks=blocks)
+
+
+@pytest.mark.parametrize("source", ["anthropic", "chat", "responses", "gemini", "nobody"])
+def test_a_block_that_nobody_knows_goes_back_to_its_provider_alone(source: str) -> None:
+    """E4: verbatim to whom it came from, to no other, and to nobody where that is not known; the record keeps it."""
+    message = made_by(source)
+    assert [block.payload for block in message.blocks if isinstance(block, NativeBlock)] == [ODD]
+    request = ChatRequest((Message("user", "x"), message, Message("user", "y")), "m")
+    bodies = {
+        "anthropic": AnthropicLLM(None).body(request),
+        "chat": OpenAIChatLLM(None).body(request),
+        "mistral": OpenAIChatLLM(None, provider="mistral").body(request),
+        "responses": OpenAIResponsesLLM(None).body(request),
+        "gemini": GeminiLLM(None).body(request),
+    }
+    shown = [name for name, body in bodies.items() if json.dumps(ODD) in json.dumps(body)]
+    # A chat completion has no place for further kinds of parts.
+    assert shown == ([] if source in ("chat", "nobody") else [source])
+    assert not [name for name, body in bodies.items() if ODD["type"] in json.dumps(body) and name not in shown]

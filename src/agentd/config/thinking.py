@@ -212,8 +212,8 @@ class SkillSource(Section):
 
     path: Word | None = Field(default=None, description="folder")
     server: Word | None = Field(default=None, description="name of an MCP server")
-    discover: Literal["prompts", "resources", "auto"] | None = Field(
-        default=None, description="default auto; for a server"
+    discover: Literal["extension", "resources", "prompts", "auto"] | None = Field(
+        default=None, description="how; default auto: the extension, else resources; for a server"
     )
     filter: Words | None = Field(default=None, description="names, or prefixes that end in *; for a server")
 

@@ -19,6 +19,7 @@ from agentkit.core.contracts.errors import FormatError
 from agentkit.core.contracts.framing import frame
 from agentkit.core.contracts.frozen import thaw
 from agentkit.core.contracts.messages import Message, ToolCall, mark
+from agentkit.core.contracts.usage import Usage
 from agentkit.state.compaction import Source, Summary, clamp, clamp_json, render_summary, source_of
 from agentkit.state.compaction.ranges import size_of
 
@@ -32,6 +33,7 @@ from .record import (
     Msg,
     NoteMsg,
     Part,
+    Reported,
     SkillChange,
     SystemMsg,
     TextPart,
@@ -140,11 +142,41 @@ def message_of(msg: Msg) -> Message:
     return Message("user", frame("runtime-note", msg.text, about=msg.about, by="the runtime, not a person"))
 
 
-def assistant_msg(message: Message, *, ts: int = 0) -> AssistantMsg:
-    """A model's answer as it is recorded: blocks other than text, byte for byte, in `opaque`."""
+def assistant_msg(message: Message, *, ts: int = 0, usage: Usage | None = None) -> AssistantMsg:
+    """A model's answer as it is recorded: blocks other than text, byte for byte, in `opaque`; and its usage."""
     calls = tuple([_call(call) for call in message.tool_calls])
     blocks: Any = message.to_dict().get("blocks", ()) if message.blocks else ()
-    return AssistantMsg(message.content, calls, tuple(blocks), ts)
+    return AssistantMsg(message.content, calls, tuple(blocks), ts, _reported(usage))
+
+
+def _reported(usage: Usage | None) -> Reported | None:
+    if usage is None or usage == Usage():
+        return None
+    return Reported(
+        usage.input_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        usage.cache_write_long_tokens,
+        usage.output_tokens,
+        usage.reasoning_tokens,
+        usage.cost_usd,
+    )
+
+
+def usage_of(msg: AssistantMsg) -> Usage | None:
+    """What the provider reported for an answer on record; None where that is not on record."""
+    found = msg.usage
+    if found is None:
+        return None
+    return Usage(
+        found.fresh,
+        found.output,
+        found.usd,
+        found.read,
+        found.written,
+        cache_write_long_tokens=found.long,
+        reasoning_tokens=found.reasoning,
+    )
 
 
 def _call(call: ToolCall) -> Call:

@@ -92,13 +92,28 @@ class UserMsg(Struct, frozen=True, tag_field="role", tag="user"):
     ts: int = 0
 
 
+class Reported(Struct, frozen=True):
+    """What a provider reported for an answer, in tokens. `fresh`, `read` from its cache and `written` to it are
+    disjoint; `long` is a part of `written`, and `reasoning` of `output`. `usd`: its price."""
+
+    fresh: int = 0
+    read: int = 0
+    written: int = 0
+    long: int = 0
+    output: int = 0
+    reasoning: int = 0
+    usd: float = 0.0
+
+
 class AssistantMsg(Struct, frozen=True, tag_field="role", tag="assistant"):
-    """A model's answer. `opaque`: all its blocks as `Message.to_dict` has them, where some are the provider's own."""
+    """A model's answer. `opaque`: all its blocks as `Message.to_dict` has them, where some are the provider's own.
+    `usage`: None where nothing was reported, or an earlier release wrote it."""
 
     text: str = ""
     tool_calls: tuple[Call, ...] = ()
     opaque: tuple[dict[str, Any], ...] = ()
     ts: int = 0
+    usage: Reported | None = None
 
 
 class ToolMsg(Struct, frozen=True, tag_field="role", tag="tool"):

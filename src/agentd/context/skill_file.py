@@ -74,6 +74,11 @@ def read_skill(text: str, *, folder: str | None = None, where: str = FILE) -> tu
     ), body
 
 
+def frontmatter_of(text: str, *, where: str = FILE) -> tuple[dict[str, Any], str]:
+    """The fields of a SKILL.md as its author wrote them, and the text below. Raises SkillError."""
+    return _split(text.removeprefix("\ufeff"), where)
+
+
 def _split(text: str, where: str) -> tuple[dict[str, Any], str]:
     start = _FENCE.match(text)
     if start is None:

@@ -29,7 +29,7 @@ from .residents import Residents
 from .runs import Runs
 from .servers import McpServers
 from .services import Services
-from .skills import SkillLibrary, SkillSource, folder_sources
+from .skills import SkillLibrary, SkillSource, sources_of
 from .slots import Slots
 from .standing import Prompts
 from .subagents import Subagents
@@ -57,8 +57,6 @@ async def assemble(
     kills = KillPoints.of_environment(os.environ)
     governor = Governor(settings, clock, sleep=opened.sleep)
     await governor.ready(opened.records)
-    library = SkillLibrary([*folder_sources(settings.skills), *skills], settings.skills)
-    await library.discover()
     memories = Memories(opened.records, settings, clock)
     models = (
         open_models(settings, folder=folder, sleep=opened.sleep)
@@ -69,6 +67,10 @@ async def assemble(
     if models.recorded is not None:
         box.set_server(SERVER, replayed_tools(models.recorded))
     servers = McpServers(box, sleep=opened.sleep, elicits=people)
+    # Servers are asked for theirs once they are there; until then what is wrong with them says so.
+    library = SkillLibrary([*sources_of(settings.skills, servers.find), *skills], settings.skills)
+    await library.discover()
+    servers.heard.append(library.heard)
     await servers.open(settings.mcp.servers)
     counter = CharClassTokenCounter(settings.intelligence.model)
     requests = Requests(clock, counter, repairs=models.repairs, cache_key=_cache_key(settings))

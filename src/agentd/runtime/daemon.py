@@ -106,6 +106,7 @@ class Daemon:
         services = self.services
         self._chores = [asyncio.create_task(self._keep_lease())]  # from now on: servers may take their time
         await services.servers.come_up(is_one_shot=_is_one_shot(services.settings))
+        await services.skills.settled()
         left = await services.inbox.load(self._lost)
         for wait in await services.waits.load({item.turn for item in left}, self._lost):
             wait.tell(services.events, "gate.closed", how="ended")

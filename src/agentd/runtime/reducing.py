@@ -19,7 +19,7 @@ from agentd.context.units import Work
 from agentd.records import Records
 from agentkit.core.contracts.errors import StoreError
 from agentkit.core.contracts.requests import ChatRequest, LLMResult
-from agentkit.state.compaction import Source, Summariser, Summary, Written, extract, summarising
+from agentkit.state.compaction import Conversation, Source, Summariser, Summary, Written, extract, summarising
 
 from .events import Events
 from .kill_points import KillPoints
@@ -33,7 +33,8 @@ NEARBY = 64
 
 @dataclass(frozen=True)
 class Situation:
-    """What a reduction rests on besides the context. `bodies`: texts of loaded skills by hash; `timeout` in seconds."""
+    """What a reduction rests on besides the context. `bodies`: texts of loaded skills by hash; `timeout` in seconds;
+    `conversation`: what a summary may be asked for at the end of, None where no cache has it."""
 
     settings: Reduction
     conditions: Conditions
@@ -41,6 +42,7 @@ class Situation:
     work: Work
     bodies: Mapping[str, str]
     timeout: float
+    conversation: Callable[[], Conversation | None] = lambda: None
 
 
 class Reducer:
@@ -233,7 +235,7 @@ class Reducer:
 
 
 async def _written(sources: list[Source], situation: Situation, held: Context, ask: Ask) -> Written:
-    steps = summarising(sources, situation.summariser, old=held.state.summary)
+    steps = summarising(sources, situation.summariser, old=held.state.summary, conversation=situation.conversation())
     try:
         request = next(steps)
         while True:

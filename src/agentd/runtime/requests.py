@@ -26,7 +26,7 @@ from agentkit.core.contracts.requests import ChatRequest
 from agentkit.core.contracts.usage import Usage
 from agentkit.core.contracts.validity import GrowingView
 from agentkit.models.catalog import Window, rates
-from agentkit.state.compaction import PriceRates, Summariser
+from agentkit.state.compaction import Conversation, PriceRates, Summariser
 from agentkit.state.context import CharClassTokenCounter, Layout
 from agentkit.state.context.anchor import Calibration, Observation
 from agentkit.state.context.layout import Segment, first_difference
@@ -158,7 +158,28 @@ class Requests:
             asked is not None and self._clock() - asked.at < WARM,
             standing.read_only,
         )
-        return Situation(terms.reduction, conditions, terms.summariser, work, bodies, SUMMARY_TIMEOUT)
+        found = Situation(terms.reduction, conditions, terms.summariser, work, bodies, SUMMARY_TIMEOUT)
+        return replace(found, conversation=lambda: self._conversation(held, settings, standing, found))
+
+    def _conversation(
+        self, held: Context, settings: Settings, standing: Standing, situation: Situation
+    ) -> Conversation | None:
+        """What would be sent next, where the provider's cache has most of it and the model is to write the summary."""
+        conditions, asked = situation.conditions, self._asked.get(held.id)
+        is_its_own = situation.summariser.model == settings.intelligence.model
+        if asked is None or not self._repairs or not conditions.warm or conditions.rates is None or not is_its_own:
+            return None
+        now = self.prepare(held, settings, standing, (), situation)
+        if first_difference(asked.layout, now.layout) is not None:
+            return None
+        # The end of the tail is not marked: behind a compaction nobody reads it.
+        sent = sum(len(part.messages) for part in asked.layout.segments if part.kind != "volatile")
+        hint = now.request.cache_hint
+        marks = tuple([mark for mark in hint if mark.position <= sent]) if isinstance(hint, tuple) else hint
+        size = now.size.tokens
+        return Conversation(
+            replace(now.request, cache_hint=marks or True), size, min(asked.kept, size), conditions.rates
+        )
 
     def terms_of(self, settings: Settings) -> Terms:
         """What settings and model alone say: worked out once for each of them."""

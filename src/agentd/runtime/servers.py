@@ -50,6 +50,8 @@ class McpServers:
         self._stale: set[str] = set()
         self._jobs: dict[str, asyncio.Task[None]] = {}
         self._seen: dict[str, asyncio.Event] = {}
+        self.heard: list[Callable[[str, Change], None]] = []
+        """Called with what changed, and of which server."""
 
     async def open(self, settings: Sequence[Settings]) -> None:
         """Begin to connect to all of them, in the background."""
@@ -123,7 +125,13 @@ class McpServers:
     def _first(self, name: str) -> asyncio.Event:
         return self._seen.setdefault(name, asyncio.Event())
 
+    def find(self, name: str) -> Server | None:
+        """A server by its name, connected or not."""
+        return None if self.connections is None else self.connections.get(name)
+
     def _heard(self, server: Server, change: Change) -> None:
+        for tell in self.heard:
+            tell(server.name, change)
         if change == "down":
             self._first(server.name).set()
         if change in ("up", "tools"):

@@ -20,7 +20,7 @@ from .requests import Requests
 from .residents import Residents
 from .runs import Runs
 from .servers import McpServers
-from .skills import SkillLibrary, SkillSource, folder_sources
+from .skills import SkillLibrary, SkillSource, sources_of
 from .slots import Slots
 from .standing import Prompts
 from .subagents import Subagents
@@ -77,4 +77,4 @@ class Services:
         self.memories.reload(settings)
         self.triggers.update(settings.triggers)
         await self.servers.reload(settings.mcp.servers)
-        await self.skills.update([*folder_sources(settings.skills), *self.given_skills], settings.skills)
+        await self.skills.update([*sources_of(settings.skills, self.servers.find), *self.given_skills], settings.skills)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agentd.config.thinking import Skills
 from agentd.context.record import SkillRef
@@ -28,9 +29,13 @@ from agentd.context.skills import (
     unfetched,
 )
 
+from .server_skills import ServerSource
 from .skill_folder import DirectorySource
 
-__all__ = ["DirectorySource", "Loaded", "SkillLibrary", "SkillSource", "folder_sources"]
+if TYPE_CHECKING:
+    from agentd.mcp import Server
+
+__all__ = ["DirectorySource", "Loaded", "SkillLibrary", "SkillSource", "sources_of"]
 
 TIMEOUT = 60.0
 """Seconds that a source may take to answer, as `mcp.servers[].timeout` has it."""
@@ -78,6 +83,8 @@ class SkillLibrary:
         self._bodies: dict[str, str] = {}
         self._missing: set[tuple[str, str]] = set()
         self._discovered = False
+        self._looking: asyncio.Task[None] | None = None
+        self._is_stale = False
         self.catalogue = Catalogue()
 
     @property
@@ -100,6 +107,28 @@ class SkillLibrary:
         self.catalogue = merged([*self._offered.items()], errors)
         self._discovered = True
         return self.catalogue
+
+    def heard(self, source: str, change: str) -> None:
+        """What an MCP server has may have changed; it is asked again where it is a source, once however often it is
+        told."""
+        if change not in ("up", "resources", "prompts") or source not in self._sources:
+            return
+        self._is_stale = True
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look_again(), name="skills")
+
+    async def _look_again(self) -> None:
+        try:
+            while self._is_stale:
+                self._is_stale = False
+                await self.discover()
+        finally:
+            self._looking = None
+
+    async def settled(self) -> None:
+        """Wait until what was heard has been looked at."""
+        if self._looking is not None:
+            await asyncio.wait({self._looking})
 
     async def load(
         self, ref: str, *, file: str | None = None, arguments: Mapping[str, Any] | None = None
@@ -158,12 +187,18 @@ class SkillLibrary:
         return await self.discover()
 
     async def aclose(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait({self._looking})
         await _close(self._sources.values())
 
 
-def folder_sources(settings: Skills) -> list[SkillSource]:
-    """The sources that are folders; those of MCP servers are made where the servers are."""
-    return [DirectorySource(one.path) for one in settings.sources if one.path is not None]
+def sources_of(settings: Skills, find: Callable[[str], Server | None]) -> list[SkillSource]:
+    """The configured sources: folders, and MCP servers, which `find` finds by their names."""
+    return [
+        DirectorySource(one.path) if one.path is not None else ServerSource(partial(find, one.server or ""), one)
+        for one in settings.sources
+    ]
 
 
 def _named(sources: Iterable[SkillSource]) -> dict[str, SkillSource]:

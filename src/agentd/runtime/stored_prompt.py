@@ -14,7 +14,7 @@ from agentd.records.opening import FILE
 from .memories import Memories
 from .opening import reading
 from .principals import sender_of
-from .skills import SkillLibrary, folder_sources
+from .skills import SkillLibrary, sources_of
 from .standing import tool_lines, volatile_data
 from .tools.box import ToolBox
 from .tools.internal import internal_tools
@@ -28,7 +28,7 @@ async def prompt_data(
     Raises NotYours where there is no such context, StoreError, Corrupt or FormatError where it cannot be read.
     """
     state, keys = await _stored(settings, context, environ, clock)
-    library = SkillLibrary(folder_sources(settings.skills), settings.skills)
+    library = SkillLibrary(sources_of(settings.skills, lambda name: None), settings.skills)
     try:
         catalogue = await library.discover()
     finally:

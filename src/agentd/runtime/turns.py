@@ -16,7 +16,7 @@ import msgspec
 
 from agentd.context import plan as plans
 from agentd.context.compact import Applied
-from agentd.context.messages import assistant_msg, message_of
+from agentd.context.messages import assistant_msg, message_of, usage_of
 from agentd.context.record import AssistantMsg, Entry, NoteMsg, Outcome, TextPart, ToolMsg, UserMsg
 from agentd.context.rows import accepted
 from agentd.context.tokens import fits, require_fit, with_usage
@@ -185,8 +185,10 @@ class Turn:
         for at, entry in enumerate(mine):
             if not isinstance(entry.body, AssistantMsg):
                 continue
-            # What the provider reported is not on record; the context's estimate stands for it.
-            step = self.loop.answer(message_of(entry.body), Usage(self.held.state.est_tokens, entry.est))
+            # Answers of releases that kept no usage: the context's estimate stands for it.
+            usage = usage_of(entry.body) or Usage(self.held.state.est_tokens, entry.est)
+            self.spent.add(usage)
+            step = self.loop.answer(message_of(entry.body), usage)
             if isinstance(step, End):
                 return step
             found = [e.body for e in mine[at + 1 :] if isinstance(e.body, ToolMsg) and e.round == entry.round]
@@ -287,7 +289,7 @@ class Turn:
         return await self.writer.call(prepared.request, ticket, self)
 
     def _take_answer(self, prepared: Prepared, result: LLMResult) -> Round | End:
-        made = assistant_msg(result.message, ts=self.services.clock())
+        made = assistant_msg(result.message, ts=self.services.clock(), usage=result.usage)
         made = settled_calls(made, self._call_id)
         clean, altered = accepted(made)
         if altered:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .agent import Agent
 from .cognition import Cognition, SingleCallCognition
+from .delegation import AgentTool
 from .hooks import Compaction, Hooks
 from .late import deliver_result
 from .output import OutputAdapter, TypeOutput
@@ -17,6 +18,7 @@ from .tools import FunctionTool, Tool, ToolResult, tool
 __all__ = [
     "Agent",
     "AgentResult",
+    "AgentTool",
     "BuiltRequest",
     "Cognition",
     "Compaction",

@@ -14,6 +14,7 @@ from agentkit.core.contracts.requests import StreamEvent
 from agentkit.state.context import CharClassTokenCounter, WorkingContext
 
 from .cognition import Cognition, SingleCallCognition
+from .delegation import AgentTool
 from .hooks import Hooks
 from .known import Known
 from .output import as_output, as_response_format
@@ -132,6 +133,29 @@ class Agent:
         plan = replace(self._plan, kept=context is not None)
         return self.cognition.resume(
             plan, run_id, decisions, ctx, _own(ctx, self.model) if context is None else context
+        )
+
+    def as_tool(
+        self,
+        description: str,
+        *,
+        name: str | None = None,
+        side_effecting: bool | None = None,
+        requires_approval: bool = False,
+    ) -> AgentTool:
+        """This agent as a tool of another one: the model calls it with a `task`, and the answer is the result.
+
+        `description` tells the calling model what the agent is for; `name` is the agent's by default. It has side
+        effects if one of its tools has, unless `side_effecting` says otherwise; TypeError where its cognition does not
+        tell its tools and nobody says. What is shared and what is not: see AgentTool.
+        """
+        if side_effecting is None:
+            tools = () if isinstance(self.cognition, SingleCallCognition) else getattr(self.cognition, "tools", None)
+            if tools is None:
+                raise TypeError(f"say side_effecting: {type(self.cognition).__name__} does not tell its tools")
+            side_effecting = any(tool.side_effecting for tool in tools)
+        return AgentTool(
+            self, description, name=name, side_effecting=side_effecting, requires_approval=requires_approval
         )
 
     def __repr__(self) -> str:

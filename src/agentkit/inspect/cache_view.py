@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from agentkit.core.contracts.usage import Usage
-from agentkit.models.cache import CacheReport, CacheRules, Prompt, explain, rules_for
+from agentkit.models.cache import CacheReport, CacheRules, Prompt, explain, read_diagnosis, rules_for
 from agentkit.models.cache.placing import readable
 from agentkit.models.catalog.compact import quote, rates
 from agentkit.models.usage import UsageReading
@@ -204,6 +204,7 @@ class _Run:
             usage=reading,
             previous_at=0.0,
             previous_usage=earlier.usage if earlier.cache_known else None,
+            diagnosis=read_diagnosis(sent.answer.meta),
             day=moment(response.time),
         )
         return _told(row, report, pause)
@@ -236,6 +237,10 @@ def _told(row: CacheRequest, report: CacheReport, pause: Pause | None) -> CacheR
         detail += "" if pause is not None else ", nor how long the pause was"
     elif report.reason == "expired" and pause is not None and pause.least < pause.most:
         detail = f"at least {detail}"
+    if report.provider_reason is not None:
+        told = "" if report.provider_missed is None else f", {report.provider_missed:,} tokens missed"
+        detail = f"{detail}; " if detail else ""
+        detail += f"the provider says {report.provider_reason}{told}"
     return replace(
         row,
         reason=report.reason,

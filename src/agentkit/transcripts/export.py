@@ -79,9 +79,9 @@ def _view(
         prefix = len(source.prefix.as_messages())
         messages: Iterable[Message] = source.assembled()
     else:
-        messages = source
+        messages = tuple(source)
     view = repair(messages, rules, prefix=prefix).messages
-    require_request(view)
+    require_request(view, messages)
     lead = next((i for i, m in enumerate(view) if m.role not in ("system", "developer")), len(view))
     return view, lead if prefix is None else min(lead, prefix), recorded
 

@@ -60,7 +60,7 @@ def read_part(part: Any, provider: str, report: Reporter, place: str) -> Block:
     if isinstance(block, NativeBlock):
         if not isinstance(kind, str) or not (kind in _NATIVE or kind.endswith("_tool_result")):
             report.note("unknown block", place, "kept unchanged", f"content of the unknown kind {_shown(kind)}")
-        if block.provider not in (provider, "unknown"):
+        if block.provider != provider and isinstance(kind, str) and kind:
             block = NativeBlock(provider, block.payload)
     return block
 

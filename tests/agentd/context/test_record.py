@@ -29,6 +29,7 @@ from agentd.context.record import (
     NoteMsg,
     Parent,
     PlanChange,
+    Reported,
     SkillRef,
     TextPart,
     Told,
@@ -93,6 +94,8 @@ GOLDEN_LINES = {
     '{"n":4,"v":1,"kind":"mask","body":{"version":2,"tier":1,"how":"clamped","entries":{"2":100}}}': entry_of(
         4, Masking(2, 1, "clamped", {2: 100})
     ),
+    '{"n":6,"v":1,"kind":"assistant","body":{"role":"assistant","text":"a","usage":{"fresh":9,"read":80,"written":7,'
+    '"output":5,"usd":0.002}}}': entry_of(6, AssistantMsg("a", usage=Reported(9, 80, 7, 0, 5, 0, 0.002))),
     '{"n":5,"v":1,"kind":"note","body":{"role":"note","text":"done","about":"run 1"}}': entry_of(
         5, NoteMsg("done", "run 1")
     ),

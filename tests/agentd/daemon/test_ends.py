@@ -13,7 +13,7 @@ from agentd.runtime.tools.base import Answer, Finish, Invocation, Tool
 from agentkit.core.contracts.errors import PermanentError, TransientError
 from agentkit.core.contracts.ports import LLM
 from agentkit.core.contracts.requests import ChatRequest
-from tests.agentd.daemon.house import House, Said, StrictLLM, forever, log_of, notes, results
+from tests.agentd.daemon.house import House, Said, StrictLLM, forever, log_of, notes, results, until
 
 pytestmark = pytest.mark.anyio
 
@@ -104,6 +104,23 @@ async def test_tokens_are_limited() -> None:
     house = House(limits__run__tokens=250)
     assert await ended(house, StrictLLM(*turns)) == ("failed", "exhausted_tokens", 7)
     assert len(house.hands.calls) == 3, "110 each"
+
+
+async def test_tokens_are_counted_over_lives_as_they_were_reported() -> None:
+    """What a provider reported is on record with each answer, so that a restart makes a limit neither looser nor
+    tighter, and the task's bill is that of all its lives."""
+    house = House(limits__run__tokens=450)
+    house.hands.do["post"] = lambda asked: forever()
+    async with house.life(StrictLLM([("look", {"n": 1})], [("look", {"n": 2})], [("post", {})])) as agent:
+        task = (await agent.send("go", context="c")).task.id
+        await until(lambda: "post" in house.hands.names())
+        await house.end(agent)
+    model = StrictLLM([("look", {"n": 3})], [("look", {"n": 4})])
+    async with house.life(model) as agent:
+        ended = await agent.wait(task)
+        assert (ended.end_state, ended.reason) == ("exhausted_tokens", "550 of 450 tokens")
+        assert len(model.requests) == 2, "330 of the first life, then 110 each"
+        assert (ended.usage["input"], ended.usage["output"], ended.usage["calls"]) == (500, 50, 5)
 
 
 async def test_time_is_limited_between_rounds() -> None:

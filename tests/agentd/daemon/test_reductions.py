@@ -4,7 +4,7 @@ and what a restart remembers of it."""
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from agentd.runtime.reducing import Situation
 from agentkit.core.contracts.errors import ContextOverflowError, PermanentError, TransientError
 from agentkit.core.contracts.messages import ToolCall
 from agentkit.core.contracts.offers import canonical_tools
-from agentkit.core.contracts.requests import ChatRequest, LLMResult
+from agentkit.core.contracts.requests import ChatRequest, Delta, LLMResult
 from agentkit.core.contracts.tokens import estimate_message_tokens
 from agentkit.core.contracts.usage import Usage
 from tests.agentd.daemon.house import House, Said, StrictLLM, answers, forever, log_of, results, texts, users
@@ -217,6 +217,64 @@ async def test_a_summary_that_is_one_is_shown_and_no_degraded_one() -> None:
         await fill(agent, 20)
         assert not any(fold.degraded for fold in folds(await log_of(agent, "c")))
         assert "the summariser wrote this" in texts(model.requests[-1])
+
+
+class CachingLLM:
+    """Behind an adapter, so that requests come as they are laid out, and behind a prompt cache, from which nine tenths
+    of a request are read. `records`: requests for a summary at the end of the conversation; `summaries`: those of
+    their own."""
+
+    repairs = True
+
+    def __init__(self) -> None:
+        self.requests: list[ChatRequest] = []
+        self.records: list[ChatRequest] = []
+        self.summaries: list[ChatRequest] = []
+
+    async def chat(self, request: ChatRequest, /) -> LLMResult:
+        whole, text = size(request), SUMMARY
+        usage = Usage(whole // 10, 10, cache_read_tokens=whole - whole // 10)
+        if request.response_format is not None:
+            self.summaries.append(request)
+        elif "asks for a record of the entries" in request.messages[-1].content:
+            self.records.append(request)
+        else:
+            self.requests.append(request)
+            text = "done"
+        return LLMResult(text, (), usage, "stop", request.model)
+
+    async def stream(self, request: ChatRequest, /) -> AsyncIterator[Delta]:
+        result = await self.chat(request)
+        yield Delta(result.text, result.tool_calls, result.usage, result.finish_reason)
+
+
+@pytest.mark.parametrize(("model", "is_priced"), [("claude-sonnet-4-6", True), ("of-nobody", False)])
+async def test_c13_a_summary_is_asked_for_at_the_end_of_the_conversation_that_the_cache_has(
+    model: str, is_priced: bool
+) -> None:
+    """What the turn before was sent, its closing block left out, begins the request for the summary: the same objects,
+    tools and options. Without a price nobody knows that it pays, and the entries are sent by themselves."""
+    llm = CachingLLM()
+    given = {"context__model_window": 20_000, "intelligence__model": model}
+    async with house(**given).life(llm) as agent:
+        await fill(agent, 16, words=1_000)
+        assert folds(await log_of(agent, "c"))
+        assert "the summariser wrote this" in texts(llm.requests[-1])
+    assert bool(llm.records) is is_priced
+    assert bool(llm.summaries) is not is_priced
+    for record in llm.records:
+        sent = next(one for one in llm.requests if one.messages[1:3] == record.messages[1:3])
+        assert record.messages[0] is sent.messages[0]
+        assert (record.tools, record.options, record.model) == (sent.tools, sent.options, sent.model)
+        assert record.response_format is None
+        before = [one for one in llm.requests if len(one.messages) <= len(record.messages)]
+        shared = max(_common(one, record) for one in before)
+        assert shared >= len(record.messages) - 3, "all but the latest answer and the instruction was sent before"
+
+
+def _common(one: ChatRequest, other: ChatRequest) -> int:
+    pairs = zip(one.messages, other.messages, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a is not b), len(one.messages))
 
 
 # Which window

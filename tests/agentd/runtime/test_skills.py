@@ -12,7 +12,7 @@ from agentd.context.record import SkillRef
 from agentd.context.skill_file import Skill, SkillError
 from agentd.context.skills import Offered
 from agentd.runtime.skill_folder import MAX_FILE, steps
-from agentd.runtime.skills import DirectorySource, SkillLibrary, folder_sources
+from agentd.runtime.skills import DirectorySource, SkillLibrary, sources_of
 
 pytestmark = pytest.mark.anyio
 
@@ -200,8 +200,8 @@ async def test_reading_leaves_no_file_open(tmp_path: Path) -> None:
 
 
 def test_sources_of_a_configuration(tmp_path: Path) -> None:
-    made = folder_sources(Skills(sources=(SkillSource(path=str(tmp_path / "my skills")), SkillSource(server="s"))))
-    assert [source.name for source in made] == ["my-skills"]
+    given = Skills(sources=(SkillSource(path=str(tmp_path / "my skills")), SkillSource(server="s")))
+    assert [source.name for source in sources_of(given, lambda name: None)] == ["my-skills", "s"]
 
 
 # The library

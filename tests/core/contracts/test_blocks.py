@@ -80,7 +80,7 @@ VERBATIM: dict[str, tuple[str, dict[str, Any]]] = {
     "server call": ("anthropic", {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"q": 1}}),
     "server result": ("anthropic", {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}),
     "tool result": ("anthropic", {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "image"}]}),
-    "unknown kind": ("anthropic", {"type": "invented_in_2027", "x": {"b": 1, "a": 2}}),
+    "unknown kind": ("unknown", {"type": "invented_in_2027", "x": {"b": 1, "a": 2}}),
     "reasoning": ("openai", {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "e"}),
     "audio": ("openai", {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}),
     "refusal": ("openai", {"type": "refusal", "refusal": "no"}),
@@ -145,12 +145,15 @@ def test_no_mapping_is_no_block(wrong: Any) -> None:
         as_block(wrong)
 
 
-@pytest.mark.parametrize("kind", ["text", "image", "tool_result", "unknown_kind"])
-def test_g1_wire_dict_beyond_the_limit_is_kept_as_text(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "owner"),
+    [("text", "anthropic"), ("image", "anthropic"), ("tool_result", "anthropic"), ("unknown_kind", "unknown")],
+)
+def test_g1_wire_dict_beyond_the_limit_is_kept_as_text(kind: str, owner: str) -> None:
     wire = {"type": kind, "text": "a", "more": nested(400)}
-    assert as_block(wire) == NativeBlock("anthropic", json_text(wire))
-    allowed = {"type": "unknown_kind", "more": nested(399)}
-    assert as_block(allowed) == NativeBlock("anthropic", allowed)
+    assert as_block(wire) == NativeBlock(owner, json_text(wire))
+    allowed = {"type": kind, "more": nested(399)}
+    assert as_block(allowed) == NativeBlock(owner, allowed)
 
 
 def test_cycle_in_a_payload_is_refused() -> None:

@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from agentkit.core.contracts.errors import EmptyRequestError, TransientError
 from agentkit.core.contracts.offers import Breakpoint, ToolSchema
 from agentkit.core.contracts.requests import ChatRequest
-from agentkit.core.contracts.types import Message
+from agentkit.core.contracts.types import (
+    DocumentBlock,
+    ImageBlock,
+    Message,
+    NativeBlock,
+    TextBlock,
+    ThinkingBlock,
+)
 from agentkit.core.contracts.validity import ANTHROPIC, OPENAI_CHAT, STRICT, repair
 from agentkit.models.adapters import base
 from tests.strategies import transcripts, valid_transcripts
@@ -22,6 +29,7 @@ from tests.strategies import transcripts, valid_transcripts
 pytestmark = pytest.mark.anyio
 
 USER = Message("user", "hi")
+NAMES = OPENAI_CHAT.tool_names
 
 
 def chat(count: int, name: str = "a") -> list[Message]:
@@ -131,19 +139,37 @@ def test_tools_are_the_same_bytes_whatever_their_order_and_rendered_once_k2() ->
 
     first = (ToolSchema("b", "", {"type": "object", "properties": {"z": {}, "a": {}}}), ToolSchema("a"))
     second = (ToolSchema("a"), ToolSchema("b", "", {"properties": {"a": {}, "z": {}}, "type": "object"}))
-    forms = base.ToolForms(render)
-    text = json.dumps(forms.of(first))
+    forms = base.ToolForms(render, NAMES)
+    text = json.dumps(forms.of(first).forms)
     assert forms.of(first) is forms.of(first)
     assert made == ["a", "b"]
-    assert json.dumps(forms.of(second)) == text
-    assert forms.of(None) == forms.of(()) == []
+    assert json.dumps(forms.of(second).forms) == text
+    assert forms.of(None) == forms.of(()) == ([], {})
     assert base.parameters_of(ToolSchema("x")) == {"type": "object", "properties": {}}
     with pytest.raises(ValueError, match="two tools are named 'a'"):
         forms.of((ToolSchema("a", "one"), ToolSchema("a", "two")))
+    with pytest.raises(ValueError, match="two tools are named 'a'"):
+        forms.of((second[0], second[0]))
+
+
+def test_a_tool_name_that_the_provider_does_not_take_is_spelled_by_its_rules() -> None:
+    """The same spelling in every process, and one that leads back; two tools under one spelling are refused."""
+    forms = base.ToolForms(lambda tool: {"name": tool.name}, NAMES)
+    long, odd, plain = ToolSchema("x" * 80), ToolSchema("files.read"), ToolSchema("look")
+    offered = forms.of((long, odd, plain))
+    cut = NAMES.fit(long.name)
+    assert [form["name"] for form in offered.forms] == sorted(["files_read", "look", cut])
+    assert len(cut) == 64
+    assert offered.names == {"files_read": "files.read", cut: long.name}
+    with pytest.raises(ValueError, match=r"'files.read' and 'files_read' would both be sent as 'files_read'"):
+        forms.of((odd, ToolSchema("files_read")))
+    with pytest.raises(ValueError, match="a tool has no name"):
+        forms.of((ToolSchema(""),))
+    assert base.choice_of({"name": "files.read"}, NAMES) == base.Choice("tool", "files_read")
 
 
 def test_a_choice_of_tools_is_read_in_every_spelling() -> None:
-    assert base.choice_of(None) is None
+    assert base.choice_of(None, NAMES) is None
     for spelling, kind in (
         ("auto", "auto"),
         ("any", "any"),
@@ -151,15 +177,15 @@ def test_a_choice_of_tools_is_read_in_every_spelling() -> None:
         ("none", "none"),
         ({"type": "any"}, "any"),
     ):
-        assert base.choice_of(spelling) == base.Choice(kind)
+        assert base.choice_of(spelling, NAMES) == base.Choice(kind)
     for named in ({"name": "f"}, {"type": "tool", "name": "f"}, {"type": "function", "function": {"name": "f"}}):
-        assert base.choice_of(named) == base.Choice("tool", "f")
+        assert base.choice_of(named, NAMES) == base.Choice("tool", "f")
     native = {"type": "tool", "name": "f", "disable_parallel_tool_use": True}
-    assert base.choice_of(native) == base.Choice("native", raw=native)
+    assert base.choice_of(native, NAMES) == base.Choice("native", raw=native)
     with pytest.raises(ValueError, match="tool_choice must be auto"):
-        base.choice_of("perhaps")
+        base.choice_of("perhaps", NAMES)
     with pytest.raises(TypeError, match="tool_choice must be a str or a mapping"):
-        base.choice_of(3)
+        base.choice_of(3, NAMES)
 
 
 def test_a_response_format_is_read_in_every_spelling() -> None:
@@ -200,7 +226,7 @@ def test_lone_surrogates_beside_the_messages_are_replaced_u1() -> None:
     tool = ToolSchema("t", half, {"type": "object", "properties": {half: {"description": half}}})
     request = ChatRequest((USER,), tools=(tool,), options={"stop": [half], "metadata": {half: half}, "cache_key": half})
     form = base.form_of({"type": "object", "description": half})
-    forms = base.ToolForms(lambda t: {"name": t.name, "about": t.description, "schema": base.parameters_of(t)})
+    forms = base.ToolForms(lambda t: {"name": t.name, "about": t.description, "schema": base.parameters_of(t)}, NAMES)
     assert form is not None
     sent = json.dumps([base.settings_of(request, "m").values, form.schema, forms.of((tool,))], ensure_ascii=False)
     assert sent.encode().decode().count("a\ufffd") == 8
@@ -219,6 +245,26 @@ def test_an_option_that_json_cannot_carry_is_named(options: Any, error: type[Exc
         base.settings_of(ChatRequest((USER,), options=options), "m")
 
 
+def test_an_error_about_a_request_without_content_names_its_blocks() -> None:
+    """E1, E2: a picture of no bytes, blanks and thinking alone are no request, and who sent them is told which."""
+    empty = (
+        Message("user", [ImageBlock(b""), TextBlock(" ")]),
+        Message("user", [DocumentBlock("")]),
+        Message("assistant", [ThinkingBlock("hm")]),
+        Message("user", [NativeBlock("openai", {"type": "input_audio"})]),
+        Message("user"),
+    )
+    with pytest.raises(EmptyRequestError) as caught:
+        base.Views(ANTHROPIC).of(ChatRequest((Message("system", "s"), *empty)))
+    assert str(caught.value) == (
+        "nothing of the request can be sent: messages[1] (user) has ImageBlock without bytes or reference, TextBlock "
+        "of blanks; messages[2] (user) has DocumentBlock without bytes or reference; messages[3] (assistant) has "
+        "ThinkingBlock; messages[4] (user) has NativeBlock of 'openai'; messages[5] (user) has no content"
+    )
+    with pytest.raises(EmptyRequestError, match="at least one message besides system text"):
+        base.Views(ANTHROPIC).of(ChatRequest((Message("system", "s"),)))
+
+
 def test_a_model_is_named_by_the_request_or_the_adapter() -> None:
     assert base.model_of(ChatRequest((USER,), "mine"), "other") == "mine"
     assert base.model_of(ChatRequest((USER,)), "other") == "other"
@@ -229,9 +275,10 @@ def test_a_model_is_named_by_the_request_or_the_adapter() -> None:
 @given(valid_transcripts())
 def test_what_was_repaired_and_left_out_stands_in_the_meta(messages: list[Message]) -> None:
     view = repair(tuple(messages), ANTHROPIC)
-    meta = base.reported("p", {"id": "x", "none": None}, base.Settings({}, ("top_p",)), view)
+    meta = base.reported("p", {"id": "x", "none": None}, base.Settings({}, ("top_p",)), view, {"a_b": "a.b"})
     assert meta["p"] == {"id": "x"}
     assert meta["dropped"] == ("top_p",)
+    assert meta["renamed"] == {"a_b": "a.b"}
     assert meta.get("repaired", ()) == tuple((change.code, change.index) for change in view.changes)
 
 

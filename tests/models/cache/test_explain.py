@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from agentkit.core.contracts.usage import Usage
 from agentkit.core.contracts.validity import STAND_IN
-from agentkit.models.cache import ADVICE, CAUSE_ADVICE, CAUSES, REASONS, Block, CacheReport, Prompt, explain
+from agentkit.models.cache import ADVICE, CAUSE_ADVICE, CAUSES, REASONS, Block, CacheReport, Diagnosis, Prompt, explain
+from agentkit.models.cache.diagnostics import PENDING
 from agentkit.models.cache.wire import prompt_of
 from agentkit.models.usage import read_usage
 from tests.models.cache.notation import SOL, SONNET, anthropic, blocks, openai, rules
@@ -175,8 +176,10 @@ def test_without_a_price_the_loss_in_money_is_not_known() -> None:
 
 
 def test_the_providers_own_word_stands_beside_ours() -> None:
-    found = explain(BASE, GROWN, rules=CLAUDE, provider_reason="system_changed")
-    assert (found.reason, found.provider_reason) == ("none", "system_changed")
+    found = explain(BASE, GROWN, rules=CLAUDE, diagnosis=Diagnosis("system_changed", 2_000))
+    assert (found.reason, found.provider_reason, found.provider_missed) == ("none", "system_changed", 2_000)
+    found = explain(None, GROWN, rules=CLAUDE, diagnosis=Diagnosis(PENDING))
+    assert (found.provider_reason, found.provider_missed) == ("pending", None)
 
 
 def test_automatic_caches_allow_a_step() -> None:

@@ -154,12 +154,20 @@ _OPENAI_ONLY = frozenset(
 )  # fmt: skip
 """Types of content parts and items that OpenAI's interfaces have and Anthropic's has not."""
 
+_ANTHROPIC_ONLY = frozenset(
+    {"text", "thinking", "redacted_thinking", "image", "document", "search_result", "tool_use", "tool_result",
+     "server_tool_use", "mcp_tool_use", "mcp_tool_listing", "container_upload", "compaction", "fallback",
+     "tool_addition", "tool_removal", "tool_reference", "browser_state"}
+)  # fmt: skip
+"""Types of Anthropic's content blocks, beside those that end in `_tool_result` (types of anthropic 2.14.0)."""
+
 
 def as_block(wire: Mapping[str, Any]) -> Block:
     """The block that a provider's content dict stands for; unknown kinds become a NativeBlock. Never raises on content.
 
     Reads the content parts of Anthropic Messages, OpenAI Chat Completions and OpenAI Responses. A `tool_use` dict is
-    left to `Message`, which makes it a ToolCall with its CallMark.
+    left to `Message`, which makes it a ToolCall with its CallMark. A kind that neither is known to have is of the
+    provider `unknown`: it is kept and sent to nobody. Who knows whose it is makes a NativeBlock of it.
     """
     if not isinstance(wire, Mapping):
         raise TypeError(f"a content block must be a mapping, not {type(wire).__name__}")
@@ -170,7 +178,14 @@ def as_block(wire: Mapping[str, Any]) -> Block:
         return NativeBlock("unknown", dict(wire))
     reader = _READERS.get(kind)
     block = reader(wire) if reader is not None else None
-    return block or NativeBlock("openai" if kind in _OPENAI_ONLY else "anthropic", dict(wire))
+    return block or NativeBlock(_owner(kind), dict(wire))
+
+
+def _owner(kind: str) -> str:
+    """Which provider has this kind of block."""
+    if kind in _OPENAI_ONLY:
+        return "openai"
+    return "anthropic" if kind in _ANTHROPIC_ONLY or kind.endswith("_tool_result") else "unknown"
 
 
 def _text(wire: Mapping[str, Any]) -> Block | None:

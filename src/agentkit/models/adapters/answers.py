@@ -27,13 +27,14 @@ _MODES: Mapping[str, Mode] = {"flex": "flex", "priority": "priority", "batch": "
 @dataclass(frozen=True)
 class Asked:
     """A request as it goes out, and what of it the answer has to know. `body`: what is sent; `structured`: it asks for
-    a form."""
+    a form; `names`: the own names of tools that are sent under others."""
 
     model: str
     body: dict[str, Any]
     settings: Settings
     view: Repaired
     structured: bool
+    names: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Answer:
         """The whole answer."""
         return LLMResult(
             self.text,
-            self.calls,
+            self.called,
             self.billed,
             self.finish,
             self.model,
@@ -75,7 +76,7 @@ class Answer:
         """The last piece of a stream: all but the text, which came before."""
         return Delta(
             "",
-            self.calls,
+            self.called,
             self.billed,
             self.finish,
             self.parsed,
@@ -83,6 +84,14 @@ class Answer:
             model=self.model,
             meta=self.meta,
         )
+
+    @property
+    def called(self) -> tuple[ToolCall, ...]:
+        """The calls, under the tools' own names."""
+        names = self.asked.names
+        if not names:
+            return self.calls
+        return tuple([replace(c, name=names[c.name]) if c.name in names else c for c in self.calls])
 
     @cached_property
     def reading(self) -> UsageReading:
@@ -111,8 +120,9 @@ class Answer:
 
     @property
     def meta(self) -> dict[str, Any]:
+        asked = self.asked
         return reported(
-            self.provider, {"finish_reason": self.reason, **self.about}, self.asked.settings, self.asked.view
+            self.provider, {"finish_reason": self.reason, **self.about}, asked.settings, asked.view, asked.names
         )
 
 

@@ -39,6 +39,7 @@ from .base import (
     Settings,
     ToolForms,
     Views,
+    choice_of,
     form_of,
     leading_system,
     model_of,
@@ -100,7 +101,7 @@ class AnthropicLLM:
     ) -> None:
         self.model, self.max_tokens = model, max_tokens
         self._client = without_retries(client, timeout)
-        self._views, self._tools = Views(rules), ToolForms(tool_form)
+        self._views, self._tools = Views(rules), ToolForms(tool_form, rules.tool_names)
         self._system = System()
         self._unbound: set[str] = set()
         """Models that were asked to leave out thinking that they cannot use."""
@@ -182,8 +183,10 @@ class AnthropicLLM:
             binding = {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}
             more["thinking"] = {**more.get("thinking", ADAPTIVE), **binding}
             betas = list(dict.fromkeys([*betas, BINDING_BETA]))
-        body = self._body(request, view, more.pop("tools", []))
-        refused = set_choice(more, request.tool_choice, known.forced_tools) if "tools" in body else ()
+        offered = self._tools.of(request.tools)
+        body = self._body(request, view, [*offered.forms, *more.pop("tools", ())])
+        choice = choice_of(request.tool_choice, self._views.rules.tool_names)
+        refused = set_choice(more, choice, known.forced_tools) if "tools" in body else ()
         form = form_of(request.response_format)
         if form is not None and form.schema is None:
             refused = (*refused, "response_format")  # there is no form for just any JSON
@@ -192,15 +195,14 @@ class AnthropicLLM:
             more["output_config"] = {**more.get("output_config", {}), "format": shape}
         settings = Settings(settings.values, tuple(sorted((*settings.dropped, *refused))))
         headers = {"anthropic-beta": ",".join(betas)} if betas else {}
-        return Request(model, body, settings, view, form is not None, more, headers)
+        return Request(model, body, settings, view, form is not None, offered.names, more, headers)
 
-    def _body(self, request: ChatRequest, view: Repaired, native: list[dict[str, Any]]) -> dict[str, Any]:
-        """Tools, system text and messages, with the marks of the plan. `native`: tools in the provider's own form."""
+    def _body(self, request: ChatRequest, view: Repaired, tools: list[dict[str, Any]]) -> dict[str, Any]:
+        """Tools, system text and messages, with the marks of the plan."""
         limit = self.max_tokens if request.max_tokens is None else request.max_tokens  # 0 fills the cache alone
         body: dict[str, Any] = {"max_tokens": limit}
-        tools = self._tools.of(request.tools)
-        if tools or native:
-            body["tools"] = [*tools, *native] if native else tools
+        if tools:
+            body["tools"] = tools
         lead = leading_system(view.messages)
         system = self._system.of(view.messages[:lead])
         if system:

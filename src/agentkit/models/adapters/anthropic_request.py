@@ -13,7 +13,7 @@ from agentkit.core.contracts.offers import ToolSchema
 from agentkit.models.wire import anthropic as wire
 
 from .answers import Asked
-from .base import Choice, choice_of, parameters_of
+from .base import Choice, parameters_of
 
 PROVIDER = "anthropic"
 
@@ -92,10 +92,10 @@ def fields_of(values: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     return values, betas
 
 
-def set_choice(more: dict[str, Any], given: Any, forced: bool | None) -> tuple[str, ...]:
+def set_choice(more: dict[str, Any], choice: Choice | None, forced: bool | None) -> tuple[str, ...]:
     """Puts which tools may be called among the fields; gives the name of the parameter back where the model does not
     let itself be `forced`, and the choice is then left to it."""
-    choice, parallel = choice_of(given), more.pop("parallel_tool_calls", None)
+    parallel = more.pop("parallel_tool_calls", None)
     is_refused = choice is not None and choice.kind in ("any", "tool") and forced is False
     if is_refused:
         choice = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from itertools import pairwise
+from dataclasses import replace
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from agentkit.core.contracts.jsontext import canonical_json, parse_object
 from agentkit.core.contracts.messages import Message, derived
 from agentkit.core.contracts.offers import Breakpoint, ToolSchema
 from agentkit.core.contracts.requests import ChatRequest
-from agentkit.core.contracts.validity import GrowingView, Repaired, Rules, require_request
+from agentkit.core.contracts.validity import GrowingView, Repaired, Rules, Spelling, require_request
 from agentkit.models.catalog.abilities import abilities_of
 
 from .sendable import sendable
@@ -63,7 +63,7 @@ class Views:
             del self._known[key]  # nothing was settled, so nothing could be recognised
         elif len(self._known) > self._keep:
             self._known.popitem(last=False)
-        require_request(found.messages)
+        require_request(found.messages, given)
         return found
 
 
@@ -109,26 +109,56 @@ def _parameters(tool: ToolSchema) -> dict[str, Any]:
     return parse_object(canonical_json(tool.parameters)) or {"type": "object", "properties": {}}
 
 
+class Offered(NamedTuple):
+    """Tools as they are sent. `forms`: not to be changed; `names`: the tools' own names by those that are sent, of the
+    tools alone whose name the provider does not take."""
+
+    forms: list[dict[str, Any]]
+    names: Mapping[str, str]
+
+
+_NOTHING = Offered([], {})
+
+
 class ToolForms:
-    """The wire form of a set of tools, sorted by name and rendered once for as long as the same tools are sent."""
+    """The wire form of a set of tools, sorted by name and rendered once for as long as the same tools are sent.
 
-    def __init__(self, render: Callable[[ToolSchema], dict[str, Any]]) -> None:
-        self._render = render
+    A name that the provider does not take is spelled by its rules, here as in the calls of the transcript.
+    """
+
+    def __init__(self, render: Callable[[ToolSchema], dict[str, Any]], names: Spelling) -> None:
+        self._render, self._names = render, names
         self._known: tuple[ToolSchema, ...] = ()
-        self._forms: list[dict[str, Any]] = []
+        self._offered = _NOTHING
 
-    def of(self, tools: tuple[ToolSchema, ...] | None) -> list[dict[str, Any]]:
-        """A list that is not to be changed; empty for no tools. ValueError for two tools of one name."""
+    def of(self, tools: tuple[ToolSchema, ...] | None) -> Offered:
+        """What is sent of the tools. ValueError for a tool without a name, and for two that are sent under one."""
         if not tools:
-            return []
+            return _NOTHING
         if tools is not self._known and (len(tools) != len(self._known) or not all(map(is_, tools, self._known))):
-            in_order = sorted(tools, key=lambda tool: tool.name)
-            for left, right in pairwise(in_order):
-                if left.name == right.name:
-                    raise ValueError(f"two tools are named {left.name!r}; a model could not tell them apart")
-            self._forms = [sendable(self._render(tool), f"the tool {tool.name!r}") for tool in in_order]
-            self._known = tools
-        return self._forms
+            self._offered, self._known = self._made(tools), tools
+        return self._offered
+
+    def _made(self, tools: Sequence[ToolSchema]) -> Offered:
+        by_name: dict[str, ToolSchema] = {}
+        for tool in tools:
+            if not tool.name:
+                raise ValueError("a tool has no name; a model could not call it")
+            name = self._names.fit(tool.name)
+            other = by_name.get(name)
+            if other is not None and other.name == tool.name:
+                raise ValueError(f"two tools are named {tool.name!r}; a model could not tell them apart")
+            if other is not None:
+                raise ValueError(
+                    f"the tools {other.name!r} and {tool.name!r} would both be sent as {name!r}, since the provider "
+                    "takes neither name as it is; rename one of them"
+                )
+            by_name[name] = tool
+        forms = []
+        for name, tool in sorted(by_name.items()):
+            sent = tool if tool.name == name else replace(tool, name=name)
+            forms.append(sendable(self._render(sent), f"the tool {tool.name!r}"))
+        return Offered(forms, {name: tool.name for name, tool in by_name.items() if tool.name != name})
 
 
 class Choice(NamedTuple):
@@ -139,11 +169,11 @@ class Choice(NamedTuple):
     raw: Any = None
 
 
-def choice_of(given: Any) -> Choice | None:
+def choice_of(given: Any, names: Spelling) -> Choice | None:
     """A request's `tool_choice`: None, a word (auto, any or required, none), or a mapping in a provider's own form.
 
-    A mapping that names one tool, in Anthropic's, OpenAI's or the plain shape `{"name": ...}`, is of kind `tool`.
-    ValueError for another word, TypeError for anything else.
+    A mapping that names one tool, in Anthropic's, OpenAI's or the plain shape `{"name": ...}`, is of kind `tool`, the
+    name as it is sent. ValueError for another word, TypeError for anything else.
     """
     if given is None:
         return None
@@ -157,7 +187,7 @@ def choice_of(given: Any) -> Choice | None:
     kind, inner = given.get("type"), given.get("function")
     name = inner.get("name") if isinstance(inner, Mapping) else given.get("name")
     if isinstance(name, str) and kind in (None, "tool", "function") and set(given) <= {"type", "name", "function"}:
-        return Choice("tool", name)
+        return Choice("tool", names.fit(name))
     if isinstance(kind, str) and kind in _CHOICES and len(given) == 1:
         return Choice(_CHOICES[kind])
     return Choice("native", raw=sendable(thaw(given), "tool_choice"))
@@ -235,16 +265,21 @@ def settings_of(request: ChatRequest, model: str) -> Settings:
     return Settings({name: sendable(value, name) for name, value in values.items()}, dropped)
 
 
-def reported(provider: str, said: Mapping[str, Any], settings: Settings, view: Repaired) -> dict[str, Any]:
+def reported(
+    provider: str, said: Mapping[str, Any], settings: Settings, view: Repaired, names: Mapping[str, str]
+) -> dict[str, Any]:
     """The `meta` of an answer: what the provider said under its name, and what was left out or repaired, if anything.
 
-    `dropped`: names of parameters that the model refuses; `repaired`: (code, index in the request) of each change.
+    `dropped`: names of parameters that the model refuses; `repaired`: (code, index in the request) of each change;
+    `renamed`: tools' own names by those that they were sent under, from `names`.
     """
     meta: dict[str, Any] = {provider: {key: value for key, value in said.items() if value is not None}}
     if settings.dropped:
         meta["dropped"] = settings.dropped
     if view.changes:
         meta["repaired"] = tuple([(change.code, change.index) for change in view.changes])
+    if names:
+        meta["renamed"] = dict(names)
     return meta
 
 

@@ -79,7 +79,7 @@ class GeminiLLM:
     ) -> None:
         self.model, self.provider = model, provider
         self._client, self._timeout = client, timeout
-        self._views, self._tools = Views(rules), ToolForms(_declaration)
+        self._views, self._tools = Views(rules), ToolForms(_declaration, rules.tool_names)
 
     async def chat(self, request: ChatRequest, /) -> LLMResult:
         """The whole answer, in one response. A request or an answer that was held back is a result without text."""
@@ -140,13 +140,13 @@ class GeminiLLM:
         body: dict[str, Any] = {}
         if (system := wire.render_system(view.messages[:lead])) is not None:
             body["systemInstruction"] = system
-        declared = self._tools.of(request.tools)
-        if tools := [*([{"functionDeclarations": declared}] if declared else ()), *values.pop("tools", ())]:
+        offered = self._tools.of(request.tools)
+        declared = [{"functionDeclarations": offered.forms}] if offered.forms else []
+        if tools := [*declared, *values.pop("tools", ())]:
             body["tools"] = tools
-            if (choice := choice_of(request.tool_choice)) is not None:
+            if (choice := choice_of(request.tool_choice, self._views.rules.tool_names)) is not None:
                 body["toolConfig"] = _tool_config(choice)
-        contents = wire.render_contents(view.messages[lead:])
-        body["contents"] = contents if older else wire.waived(contents)
+        body["contents"] = wire.render_contents(view.messages[lead:], waive=not older)
         body.update({key: values.pop(key) for key in sorted(_TOP & values.keys())})
         if "cachedContent" in body:
             body = {key: value for key, value in body.items() if key not in _IN_THE_CACHE}
@@ -162,7 +162,7 @@ class GeminiLLM:
                 generation["responseJsonSchema"] = form.schema
         if generation:
             body["generationConfig"] = generation
-        return Asked(model, body, settings, view, form is not None)
+        return Asked(model, body, settings, view, form is not None, offered.names)
 
     def _config(self, body: dict[str, Any], **config: Any) -> dict[str, Any]:
         """What the client is told beside the request: one attempt, the time limit, no calls of its own."""

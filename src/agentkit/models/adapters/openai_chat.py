@@ -124,7 +124,7 @@ class OpenAIChatLLM:
         self.dialect = DIALECTS[provider] if dialect is None else dialect
         self._client = without_retries(client, timeout)
         self._strict = strict_tools
-        self._views, self._tools = Views(rules), ToolForms(self._tool)
+        self._views, self._tools = Views(rules), ToolForms(self._tool, rules.tool_names)
 
     async def chat(self, request: ChatRequest, /) -> LLMResult:
         """The whole answer, in one response."""
@@ -167,9 +167,10 @@ class OpenAIChatLLM:
         settings = without(settings_of(request, model), dialect.refuses)
         values = dict(settings.values)
         body: dict[str, Any] = {"messages": self._messages(request, view, model, rules)}
-        if tools := [*self._tools.of(request.tools), *values.pop("tools", ())]:
+        offered = self._tools.of(request.tools)
+        if tools := [*offered.forms, *values.pop("tools", ())]:
             body["tools"] = tools
-            if (choice := choice_of(request.tool_choice)) is not None:
+            if (choice := choice_of(request.tool_choice, self._views.rules.tool_names)) is not None:
                 body["tool_choice"] = _choice(choice)
         form = form_of(request.response_format)
         if form is not None:
@@ -188,7 +189,7 @@ class OpenAIChatLLM:
         if stream and dialect.stream_usage:
             body["stream_options"] = {"include_usage": True}
         body.update(values)
-        return _Asked(model, body, settings, view, form is not None, dialect.details)
+        return _Asked(model, body, settings, view, form is not None, offered.names, dialect.details)
 
     def _messages(
         self, request: ChatRequest, view: Repaired, model: str, rules: CacheRules | None

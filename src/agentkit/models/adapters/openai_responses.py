@@ -76,7 +76,7 @@ class OpenAIResponsesLLM:
         self.model, self.provider, self.store = model, provider, store
         self._client = without_retries(client, timeout)
         self._strict = strict_tools
-        self._views, self._tools = Views(rules), ToolForms(self._tool)
+        self._views, self._tools = Views(rules), ToolForms(self._tool, rules.tool_names)
 
     async def chat(self, request: ChatRequest, /) -> LLMResult:
         """The whole answer, in one response."""
@@ -138,9 +138,10 @@ class OpenAIResponsesLLM:
         values = dict(settings.values)
         stored = bool(values.pop("store", self.store))
         body: dict[str, Any] = {"input": self._items(request, view, rules, stored), "store": stored}
-        if tools := [*self._tools.of(request.tools), *values.pop("tools", ())]:
+        offered = self._tools.of(request.tools)
+        if tools := [*offered.forms, *values.pop("tools", ())]:
             body["tools"] = tools
-            if (choice := choice_of(request.tool_choice)) is not None:
+            if (choice := choice_of(request.tool_choice, self._views.rules.tool_names)) is not None:
                 body["tool_choice"] = _choice(choice)
         form = form_of(request.response_format)
         if form is not None:
@@ -160,7 +161,7 @@ class OpenAIResponsesLLM:
         if rules is not None:
             body["prompt_cache_options"] = {"mode": "explicit", **values.pop("prompt_cache_options", {})}
         body.update(values)
-        return Asked(model, body, settings, view, form is not None)
+        return Asked(model, body, settings, view, form is not None, offered.names)
 
     def _items(
         self, request: ChatRequest, view: Repaired, rules: CacheRules | None, stored: bool

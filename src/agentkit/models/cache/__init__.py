@@ -8,6 +8,7 @@ from agentkit.core.contracts.worth import PriceRates, Verdict, pays
 
 from .bill import Bill
 from .causes import CAUSE_ADVICE, CAUSES
+from .diagnostics import Diagnosis, read_diagnosis
 from .explaining import ADVICE, REASONS, CacheReport, explain
 from .prompts import Block, Prompt
 from .rules import KINDS, CacheRules, Ttl, all_rules, rules_for
@@ -23,6 +24,7 @@ __all__ = [
     "Block",
     "CacheReport",
     "CacheRules",
+    "Diagnosis",
     "PriceRates",
     "Prompt",
     "PromptCache",
@@ -31,5 +33,6 @@ __all__ = [
     "all_rules",
     "explain",
     "pays",
+    "read_diagnosis",
     "rules_for",
 ]

@@ -18,6 +18,7 @@ from agentkit.core.contracts.usage import Usage
 from . import placing
 from .causes import CAUSE_ADVICE, cause_of
 from .changes import Change, changes, common_blocks
+from .diagnostics import Diagnosis
 from .prompts import TIERS, Prompt
 from .rules import CacheRules
 from .simulator import PromptCache
@@ -74,7 +75,8 @@ class CacheReport:
     key, as (reason, detail). `expected_read`: tokens that the request before had left to be read, or that both share;
     `actual_read`: as reported, or as simulated, None where it was not reported. `lost_tokens`: what could have been
     read and was not; `lost_usd`: what these tokens cost more than a read, None without a price. `provider_reason`: the
-    provider's own word, beside ours and never in place of it. `assumed`: what of the rules no source settles.
+    provider's own word, beside ours and never in place of it, and `provider_missed` the tokens that it names.
+    `assumed`: what of the rules no source settles.
     """
 
     reason: str
@@ -88,6 +90,7 @@ class CacheReport:
     lost_tokens: int | None = 0
     lost_usd: Decimal | None = None
     provider_reason: str | None = None
+    provider_missed: int | None = None
     assumed: tuple[str, ...] = ()
 
     @property
@@ -106,7 +109,7 @@ def explain(
     previous_at: float | None = None,
     previous_usage: Usage | None = None,
     first_byte: float | None = None,
-    provider_reason: str | None = None,
+    diagnosis: Diagnosis | None = None,
     day: date | datetime | None = None,
 ) -> CacheReport:
     """Why `next` read what it did of what `previous` had left in the cache.
@@ -115,7 +118,8 @@ def explain(
     simulates it. `previous_usage`: what was reported for `previous`, which is exact where block sizes are estimates.
     `at`, `previous_at`, `first_byte`: when `next` and `previous` were sent and when the answer to `previous` began, in
     seconds of one origin (since 1970, if a bare number is to be told to be a time); without them nothing has expired.
-    `day`: the date of the prices, by default that of their table. The same arguments give the same report.
+    `diagnosis`: what the provider says itself (`read_diagnosis`). `day`: the date of the prices, by default that of
+    their table. The same arguments give the same report.
     """
     reading = usage if usage is None or isinstance(usage, Usage) else usage.usage
     known = usage is None or isinstance(usage, Usage) or usage.cache_known
@@ -123,9 +127,9 @@ def explain(
     now = before if at is None or previous_at is None else at
     if previous is None:
         read = reading.cache_read_tokens if reading is not None and known else None if reading else 0
-        return CacheReport("none" if known else "unreported", actual_read=read, provider_reason=provider_reason)
+        return _beside(CacheReport("none" if known else "unreported", actual_read=read), diagnosis)
     seen = _Seen(previous, next, rules, before, now, first_byte)
-    report = replace(_weighed(seen, reading, previous_usage, day), provider_reason=provider_reason)
+    report = _beside(_weighed(seen, reading, previous_usage, day), diagnosis)
     if not known:
         return replace(report, reason="unreported", actual_read=None, lost_tokens=None, lost_usd=None)
     slack = rules.step if rules.kind not in ("marked blocks", "message ends") else 0
@@ -134,6 +138,13 @@ def explain(
     if (report.actual_read or 0) >= report.expected_read - slack - rules.spare:
         return replace(report, lost_tokens=0, lost_usd=None if report.lost_usd is None else Decimal(0))
     return _reasoned(seen, report, slack, at)
+
+
+def _beside(report: CacheReport, diagnosis: Diagnosis | None) -> CacheReport:
+    """The report with the provider's word beside it."""
+    if diagnosis is None:
+        return report
+    return replace(report, provider_reason=diagnosis.said, provider_missed=diagnosis.missed_tokens)
 
 
 def _weighed(

@@ -23,6 +23,7 @@ from agentkit.core.contracts.types import (
     ThinkingBlock,
     ToolCall,
     ToolSchema,
+    as_block,
 )
 
 from .media import encoded, is_link, media_type_of
@@ -134,7 +135,10 @@ def read_content(content: Iterable[Any]) -> tuple[str, tuple[ToolCall, ...], tup
         elif block.get("type") in ("text", "thinking"):  # null stands for a field that is not there
             items.append({key: value for key, value in block.items() if value is not None})
         else:
-            items.append(block)
+            found = as_block(block)
+            # Whatever it is, it came from this provider, and goes back to it.
+            native = isinstance(found, NativeBlock) and found.provider != "anthropic"
+            items.append(NativeBlock("anthropic", dict(block)) if native else found)
     message = Message("assistant", items)
     return message.content, message.tool_calls, message.blocks
 

@@ -44,15 +44,16 @@ def render_system(messages: Iterable[Message]) -> dict[str, Any] | None:
     return {"parts": parts} if parts else None
 
 
-def render_contents(view: Sequence[Message]) -> list[dict[str, Any]]:
+def render_contents(view: Sequence[Message], *, waive: bool = False) -> list[dict[str, Any]]:
     """The `contents` of a view without its leading system messages. The results of a turn are one content; what the
-    user says after them is the next."""
+    user says after them is the next. `waive`: the first call of each answer bears a waiver where it has no signature,
+    as Gemini 3 and later want it: they refuse calls of the current turn that bear none."""
     contents: list[dict[str, Any]] = []
     names: dict[str, str] = {}
     for message in view:
         for call in message.tool_calls:
             names[call.id] = call.name
-        parts = message_parts(message, names)
+        parts = message_parts(message, names, waive=waive)
         last = contents[-1] if contents else None
         if message.role == "tool" and last is not None and last["parts"] and _RESULT in last["parts"][-1]:
             last["parts"].extend(parts)
@@ -61,30 +62,22 @@ def render_contents(view: Sequence[Message]) -> list[dict[str, Any]]:
     return contents
 
 
-def waived(contents: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The contents with a waiver on the first call of each that has no signature, as Gemini 3 and later want it: they
-    refuse calls of the current turn that bear none. The same list where all do; what is changed is copied."""
-    found = [_waived(content) for content in contents]
-    return contents if all(new is old for new, old in zip(found, contents, strict=True)) else found
-
-
-def _waived(content: dict[str, Any]) -> dict[str, Any]:
-    for at, part in enumerate(content["parts"]):
-        if "functionCall" in part:
-            if SIGNATURE in part:
-                break
-            parts = [*content["parts"]]
-            parts[at] = {**part, SIGNATURE: WAIVER}
-            return {**content, "parts": parts}
-    return content
-
-
-def message_parts(message: Message, names: Mapping[str, str]) -> list[dict[str, Any]]:
+def message_parts(message: Message, names: Mapping[str, str], *, waive: bool = False) -> list[dict[str, Any]]:
     """The parts of one message, made once. `names`: of the tools, by call id, for results that do not name theirs."""
     if message.role == "tool":
         name = message.name or names.get(message.tool_call_id or "", "")
         return derived(message, f"_gemini_{name}", lambda m: render_message(m, name))
+    if waive and message.tool_calls:
+        return derived(message, "_gemini_waived", lambda m: _waived(message_parts(m, names)))
     return derived(message, "_gemini", render_message)
+
+
+def _waived(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The parts with a waiver on the first call, if it has no signature."""
+    first = next((at for at, part in enumerate(parts) if "functionCall" in part), None)
+    if first is None or SIGNATURE in parts[first]:
+        return parts
+    return [*parts[:first], {**parts[first], SIGNATURE: WAIVER}, *parts[first + 1 :]]
 
 
 def render_message(message: Message, name: str = "") -> list[dict[str, Any]]:

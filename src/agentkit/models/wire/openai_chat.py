@@ -56,6 +56,8 @@ PLAIN = ChatForm()
 ECHOED = frozenset({"extra_content"})
 """Fields of a call that belong to it and go back as they came: Gemini's signatures on its compatible endpoint."""
 
+_OPENAIS = frozenset({"image_url", "input_audio", "file", "refusal"})
+"""Parts of chat completions that have no block of their own."""
 _MARKABLE = frozenset({"text", "image_url", "file", "input_audio"})
 
 
@@ -224,7 +226,8 @@ def _read_part(part: Mapping[str, Any]) -> Block | None:
         inner = part.get("thinking")
         texts = [inner] if isinstance(inner, str) else [p.get("text") for p in inner or () if isinstance(p, Mapping)]
         return ThinkingBlock("".join([t for t in texts if isinstance(t, str)]))
-    return NativeBlock("openai", dict(part))
+    # An endpoint that only speaks like OpenAI's may have parts of its own: no request has a place for these.
+    return NativeBlock("openai" if kind in _OPENAIS else "unknown", dict(part))
 
 
 def _text(value: Any) -> str:

@@ -16,6 +16,7 @@ from .shorten import clamp, clamp_json, clear_result
 from .summarize import Compacted, Summariser, SummarizeCompactor, SummaryFailed, Written, summarising
 from .summary import Artifact, Constraint, Decision, Failure, Piece, Point, Step, Summary
 from .truncate import TruncationCompactor
+from .warm import Conversation
 from .window import WindowCompactor
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "ClearResultsCompactor",
     "Compacted",
     "Constraint",
+    "Conversation",
     "Decision",
     "Declined",
     "Failure",

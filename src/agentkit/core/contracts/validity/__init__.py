@@ -5,10 +5,11 @@ Touches only its arguments. One rule set serves cutting, importing, compacting a
 
 from __future__ import annotations
 
+from .emptiness import require_request
 from .growing import GrowingView
 from .problems import CODES, FIRST, MEDIA_MOVED, NO_OUTPUT, STAND_IN, Problem
 from .rules import ANTHROPIC, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, STRICT, Rules, Spelling
-from .view import Repaired, answered, check, open_calls, repair, require_request
+from .view import Repaired, answered, check, open_calls, repair
 
 __all__ = [
     "ANTHROPIC",

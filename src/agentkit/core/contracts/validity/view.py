@@ -11,7 +11,6 @@ from dataclasses import replace
 from operator import attrgetter, is_
 from typing import Any, NamedTuple
 
-from agentkit.core.contracts.errors import EmptyRequestError
 from agentkit.core.contracts.framing import frame
 from agentkit.core.contracts.types import Block, CallMark, Message, TextBlock, ToolCall, mark
 
@@ -70,12 +69,6 @@ def check(messages: Iterable[Message], rules: Rules = STRICT, *, prefix: int | N
     is valid (`require_request`).
     """
     return repair(messages, rules, prefix=prefix).changes
-
-
-def require_request(messages: Iterable[Message]) -> None:
-    """Raises EmptyRequestError when a view has nothing but system text: there would be nothing to answer."""
-    if all(message.role in ("system", "developer") for message in messages):
-        raise EmptyRequestError
 
 
 def open_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
