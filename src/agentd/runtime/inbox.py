@@ -288,6 +288,13 @@ class Inbox:
             raise LookupError(f"there is no task {id!r}")
         return msgspec.json.decode(row.state, type=Task)
 
+    async def stored_task(self, id: str) -> Task:
+        """A task as it is stored, whatever is known of it here. LookupError for an unknown one."""
+        row = await self._records.get("task", id)
+        if row is None:
+            raise LookupError(f"there is no task {id!r}")
+        return msgspec.json.decode(row.state, type=Task)
+
     def save_task(self, task: Task) -> Write:
         """What stores a task that has ended; its turn alone writes it."""
         return Save("task", task.id, msgspec.json.encode(task), self._tasks.get(task.id, ANY))

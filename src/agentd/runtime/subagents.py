@@ -283,12 +283,14 @@ class Subagents:
         if used is None:  # it ended in an earlier life
             used = sum(int(task.usage.get(name) or 0) for name in ("input", "output"))
 
+        now = self._clock()
+
         async def write() -> Child | None:
             async with self._writing:
                 child = self._held.get(id)
                 if child is None or child.ended or task.id not in child.work:
                     return None
-                child = msgspec.structs.replace(child, spent=child.spent + used, updated=self._clock())
+                child = msgspec.structs.replace(child, spent=child.spent + used, updated=now)
                 if task.id != child.task or child.before:
                     return await self._written(_less(child, task))
                 value, fault = fitting(child, task)
@@ -318,7 +320,7 @@ class Subagents:
         except Conflict:
             # Stored by a commit that was taken for failed; the note that came with it is found by the next life.
             row = await self._records.get(KIND, child.id)
-            if row is None or msgspec.json.decode(row.state, type=Child).updated != child.updated:
+            if row is None or row.state != save.state:
                 raise
             rows = (row,)
         for row in rows:
