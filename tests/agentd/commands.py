@@ -98,7 +98,7 @@ class Process:
         self._watchdog.cancel()
         self._process.kill()
         self._process.wait()
-        for pipe in (self._process.stdout, self._process.stderr):
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe is not None:
                 pipe.close()
 
@@ -117,6 +117,12 @@ class Process:
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
+
+    def say(self, line: str) -> None:
+        """Give it a line, where its `stdin` is subprocess.PIPE."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
 
     def printed(self) -> str:
         """The next line of standard output."""

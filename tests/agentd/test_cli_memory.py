@@ -67,6 +67,14 @@ def test_senders_may_have_a_memory_of_their_own(memory: Run, sound: Path) -> Non
     assert memory("delete", "colour", "--principal", "ann")[1]["found"] is True
 
 
+def test_memory_that_is_with_a_server_is_not_here(memory: Run, sound: Path) -> None:
+    with sound.open("a") as file:
+        file.write("mcp: {servers: [{name: graph, command: [x]}]}\n")
+        file.write("tools: {overrides: {memory: {preset: knowledge-graph, server: graph}}}\n")
+    code, _, err = memory("get", "colour")
+    assert (code, "is with an MCP server" in err) == (1, True)
+
+
 def test_keys_are_listed_a_page_at_a_time(memory: Run) -> None:
     for key in ("b/1", "a", "b/2", "b/3"):
         memory("set", key, "1")

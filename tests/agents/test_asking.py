@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +11,10 @@ import pytest
 
 from agentkit.agents import Agent, BuiltRequest, Compaction, Hooks, ReActCognition, RequestBuilder, tool
 from agentkit.agents.marks import terms_of
-from agentkit.core.contracts.errors import ContextOverflowError, MeterExceeded, OutputError
+from agentkit.core.contracts.errors import ContextOverflowError, MeterExceeded, OutputError, TransientError
 from agentkit.core.contracts.ports import Ctx
-from agentkit.core.contracts.types import Breakpoint, ChatRequest, LLMResult, Message, Scope, ToolCall, Usage
-from agentkit.core.policies import compaction
+from agentkit.core.contracts.types import Breakpoint, ChatRequest, Delta, LLMResult, Message, Scope, ToolCall, Usage
+from agentkit.core.policies import compaction, fallback
 from agentkit.core.runtime import Budget, RunEvent
 from agentkit.core.testing import FakeLLM, make_test_ctx
 from agentkit.state.compaction import TruncationCompactor
@@ -175,6 +175,26 @@ async def test_too_large_a_request_is_shortened_where_there_is_a_compactor() -> 
     assert llm.calls == 1
     assert wc.messages[-2:] == [Message("user", "go"), Message("assistant", "x")]
     assert wc.count().upper < 3_000 < history(8).count().tokens
+
+
+async def test_window_of_a_fallback_is_its_own() -> None:
+    """N7: another model's refusal shortens the context for that model and says nothing of the one that was asked."""
+
+    class Two(FakeLLM):
+        async def stream(self, request: ChatRequest, /) -> AsyncGenerator[Delta, None]:
+            if request.model == "large":
+                raise TransientError("down")
+            self.requests.append(request)
+            if len(self.requests) == 1:
+                raise ContextOverflowError("maximum context length is 2000 tokens", window=2_000)
+            yield Delta("fits", finish_reason="stop")
+
+    builder = RequestBuilder("p", compactor=TruncationCompactor(max_tokens=50_000))
+    llm, agent, wc = Two(), Agent("a", "large", request_builder=builder), history(8)
+    ctx = make_test_ctx(llm=llm, chat_middleware=[fallback("small")])
+    assert (await agent.run("go", ctx, context=wc)).output == "fits"
+    assert len(llm.requests[1].messages) < len(llm.requests[0].messages)
+    assert agent._plan.known.windows == {"small": 2_000}
 
 
 async def test_provider_that_refuses_teaches_the_window_and_is_asked_once_more() -> None:

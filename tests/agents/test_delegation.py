@@ -137,7 +137,7 @@ async def test_a_run_that_stopped_short_is_an_error_with_what_it_said() -> None:
 async def test_a_run_that_waits_for_approval_is_an_interim_result_until_it_is_delivered() -> None:
     store = InMemoryStore()
     keeper = Agent("keeper", cognition=ReActCognition([delete], checkpointer=store_checkpointer))
-    turns = [
+    turns: list[Any] = [
         asks("tidy", name="keeper"),
         [ToolCall("d", "delete", {"path": "a"})],
         "It waits.",

@@ -148,7 +148,10 @@ def test_what_is_unknown_is_never_nought() -> None:
     nameless = transcript([Message("user", "a"), Message("assistant", "b")])
     assert view(nameless).note == "the record names no model"
     assert [(row.read, row.reason) for row in view(nameless).requests] == [(None, None)]
-    assert "unknown" in render_cache([inspect_transcript(nameless)])
+    told = render_cache([inspect_transcript(nameless)])
+    assert "unknown" in told
+    assert "agentkit reads" not in told, "a table of nothing but unknown figures is none"
+    assert "agentkit reads" in render_cache([inspect_transcript(session(model=UNPRICED))])
     nothing = inspect_transcript(transcript([Message("user", "a")]))
     assert nothing.cache is not None
     assert nothing.cache.note == "no responses in the record"

@@ -99,7 +99,7 @@ def told() -> Iterator[None]:
     except NotYours as error:
         raise TaskNotFoundError(str(error)) from error
     except NotOpen as error:
-        raise UnsupportedOperationError("the question was answered or given up meanwhile") from error
+        raise UnsupportedOperationError(str(error)) from error
     except Draining as error:
         raise GoingDown() from error
     except NotPermitted as error:

@@ -52,7 +52,7 @@ from agentd.runtime.principals import Principal
 from .book import Book, behind, page_token
 from .faults import NotAllowed, TryLater, told
 from .streams import Place, Streams
-from .wire import NAMES, answer_of, command_of, parts_of, task_of
+from .wire import NAMES, answer_of, command_of, meant_by, parts_of, task_of
 
 PRINCIPAL, FRAMES, LAST_SEEN = "agentd.principal", "agentd.frames", "agentd.last_seen"
 """Where the state of a call holds its sender, the ids of the frames it sends, and the frame it goes on from."""
@@ -135,7 +135,9 @@ class Handler(RequestHandler):
         if message.context_id and message.context_id != task.context:
             raise InvalidParamsError(f"task {task.id} belongs to another context than {message.context_id[:256]!r}")
         if self._daemon.question(task.id) is not None:
-            return await self._daemon.answer(task.id, parts, principal=sender, message_id=message.message_id)
+            return await self._daemon.answer(
+                task.id, parts, principal=sender, message_id=message.message_id, question=meant_by(message)
+            )
         known = await self._inbox.seen(sender, message.message_id, parts)
         if known is not None:
             return known

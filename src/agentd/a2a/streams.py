@@ -165,8 +165,9 @@ class Streams:
 
 
 def step_of(task: Task, event: Event, question: Wait | None = None) -> TaskStatusUpdateEvent:
-    """A step of a turn that goes on, or waits for the answer to `question`."""
-    if event.name == "gate.opened" and question is not None and question.id == event.data["gate"]:
+    """A step of a turn that goes on, or waits for the answer to `question`. When one is answered another may be open:
+    subagents ask with the task that they work for."""
+    if event.name in ("gate.opened", "gate.closed") and question is not None:
         status = status_of(task, "input-required", question)
     else:
         status = TaskStatus(state=STATES["working"])

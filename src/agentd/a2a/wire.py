@@ -15,7 +15,7 @@ from a2a.utils.errors import InvalidParamsError
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.json_format import ParseError as Unfit
 
-from agentd.context.record import AssistantMsg, DataPart, Entry, FilePart, TextPart, UserMsg
+from agentd.context.record import AssistantMsg, Call, DataPart, Entry, FilePart, TextPart, ToolMsg, UserMsg
 from agentd.context.record import Part as OwnPart
 from agentd.runtime.inbox import Task
 from agentd.runtime.waits import Wait
@@ -28,6 +28,8 @@ STATES = {
     "rejected": TaskState.TASK_STATE_REJECTED,
 }  # fmt: skip
 NAMES = {state: name for name, state in STATES.items()}
+QUESTION = "agentd/question"
+"""Metadata of a message that answers: which question is meant. Where another one is asked by now it is refused."""
 
 
 async def parts_of(message: Message, keep: Callable[[bytes], Awaitable[str]]) -> tuple[OwnPart, ...]:
@@ -128,17 +130,39 @@ def metadata_of(task: Task) -> dict[str, Any]:
 
 
 def history_of(task: Task, entries: Iterable[Entry]) -> list[Message]:
-    """What was said in a task's turn, in order: its message and the texts of the answers."""
-    made = []
+    """What was said in a task's turn, in order: its message, the texts of the answers, and the questions of `ask_human`
+    with what was answered. The one that waits for its answer stands in the status."""
+    made, questions = [], dict[str, str]()
     for entry in entries:
         body = entry.body
         if entry.turn != task.turn:
             continue
         if isinstance(body, UserMsg):
             made.append(message_of(body.message_id or f"{task.id}.{entry.n}", task, body.parts, Role.ROLE_USER))
-        elif isinstance(body, AssistantMsg) and body.text:
-            made.append(message_of(f"{task.id}.{entry.n}", task, (TextPart(body.text),)))
+        elif isinstance(body, AssistantMsg):
+            if body.text:
+                made.append(message_of(f"{task.id}.{entry.n}", task, (TextPart(body.text),)))
+            questions |= {call.id: str(call.arguments["question"]) for call in body.tool_calls if _is_question(call)}
+        elif isinstance(body, ToolMsg) and body.id in questions:
+            id = f"{task.id}.{entry.n}"
+            made.append(message_of(f"{id}.question", task, (TextPart(questions[body.id]),)))
+            if not body.is_error and isinstance(body.content, dict) and "answer" in body.content:
+                answer = body.content["answer"]
+                part = TextPart(answer) if isinstance(answer, str) else DataPart(answer)
+                made.append(message_of(id, task, (part,), Role.ROLE_USER))
     return made
+
+
+def _is_question(call: Call) -> bool:
+    return call.name == "ask_human" and isinstance(call.arguments, dict) and "question" in call.arguments
+
+
+def meant_by(message: Message) -> str | None:
+    """The question that a message answers, where it says so: the id of the message that asked it."""
+    if QUESTION not in message.metadata.fields:
+        return None
+    id: str = message.metadata.fields[QUESTION].string_value
+    return id
 
 
 def message_of(id: str, task: Task, parts: Sequence[OwnPart], role: Role = Role.ROLE_AGENT) -> Message:

@@ -56,9 +56,10 @@ def capabilities(found: Settings | None = None) -> dict[str, Any]:
 
 
 def _tools(found: Settings | None) -> list[dict[str, Any]]:
+    from agentd.runtime.patterns import matches
     from agentd.runtime.tools.grants import BY_ROLE, is_granted
     from agentd.runtime.tools.internal import internal_tools
-    from agentd.runtime.tools.names import matches, wire_names
+    from agentd.runtime.tools.names import wire_names
 
     tools = internal_tools()
     wires = wire_names([tool.name for tool in tools])

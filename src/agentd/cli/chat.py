@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from agentd.config import Settings
     from agentd.runtime.daemon import Daemon
+    from agentd.runtime.waits import Wait
 
+QUIT = ("/quit", "/exit")
 HELP = "/context shows its size, /compact folds old messages, /new begins another conversation, /quit ends."
 
 
@@ -60,7 +62,7 @@ async def _chat(found: Settings, context: str | None) -> int:
             return 0
         while (line := await _next(lines)) is not None:
             text = line.strip()
-            if text in ("/quit", "/exit"):
+            if text in QUIT:
                 break
             if text == "/new":
                 conversation = agent.services.ids()
@@ -83,57 +85,86 @@ async def _chat(found: Settings, context: str | None) -> int:
 async def _told(agent: Daemon, task: str, conversation: str, lines: asyncio.Queue[str | None]) -> bool:
     """Print what a task comes to; what it asks on the way is answered by the next lines. False where they end first:
     the question stays, and whoever goes on with the conversation answers it."""
-    from agentd.runtime.answers import Unfitting
     from agentd.runtime.waits import Wait
     from agentkit.inspect.markup import visible
 
     while isinstance(found := await agent.wait_or_ask(task), Wait):
         click.echo(visible(asking(found.question, found.options)))
-        while (line := await _next(lines)) is not None:
-            try:
-                await agent.answer(task, line.strip())
-            except Unfitting as error:
-                click.echo(visible(str(error)))
-            else:
-                break
-        else:
+        if not await _answered(agent, task, found, lines):
             click.echo(f"the question stays: go on with --context {conversation}", err=True)
             return False
     click.echo(visible(found.text if found.output is not None else f"[{found.end_state}: {found.reason}]"))
     return True
 
 
+async def _answered(agent: Daemon, task: str, asked: Wait, lines: asyncio.Queue[str | None]) -> bool:
+    """Answer a question with the first line that is an answer to it, or have it end by itself. False where the lines
+    end first."""
+    import asyncio
+
+    from agentd.runtime.answers import Unfitting
+    from agentd.runtime.waits import NotOpen
+    from agentkit.inspect.markup import visible
+
+    closed = asyncio.ensure_future(agent.services.waits.until_closed(asked))
+    try:
+        while True:
+            said = asyncio.ensure_future(_next(lines))
+            await asyncio.wait({said, closed}, return_when=asyncio.FIRST_COMPLETED)
+            if not said.done():
+                said.cancel()
+                click.echo("[nobody waits for the answer any more]")
+                return True
+            line = said.result()
+            if line is None or line.strip() in QUIT:
+                return False
+            try:
+                await agent.answer(task, line.strip(), question=asked.id)
+            except Unfitting as error:
+                click.echo(visible(str(error)))
+            except NotOpen as error:
+                click.echo(f"[{error}]")
+                return True
+            else:
+                return True
+    finally:
+        closed.cancel()
+
+
 async def _chat_with(url: str, token_env: str, conversation: str) -> None:
     import sys
 
-    from agentd.cli.remote import Unreachable, connected, reporting, said
+    from agentd.cli.remote import Followed, Unreachable, connected, found_now, reporting, said
     from agentkit.inspect.markup import visible
 
     async with connected(url, token_env) as client:
         if sys.stdin.isatty():
             click.echo(f"{url}. /new begins another conversation, /quit ends.")
-        lines, task = _lines(), ""
+        lines, known = _lines(), Followed(context=conversation)
         while (line := await _next(lines)) is not None:
             text = line.strip()
-            if text in ("/quit", "/exit"):
+            if text in QUIT:
                 break
             if text == "/new":
-                conversation = task = ""
+                known = Followed()
             elif text.startswith("/"):
                 click.echo(f"unknown command {text.split()[0]}; /new begins another conversation, /quit ends.")
             elif text:
+                before = known
                 try:
                     with reporting(url):
-                        answer, now, task = await said(client, text, conversation, task)
+                        known = await said(client, text, before)
                 except Unreachable as error:
-                    if not task:
+                    if not before.asks:
                         raise
-                    click.echo(visible(error.message))  # no answer to the question, which stays
-                    continue
-                if now != conversation:
-                    click.echo(f"conversation {visible(now)}", err=True)
-                conversation = now
-                click.echo(visible(answer))
+                    click.echo(visible(error.message))  # no answer to the question: it stays, or is over by now
+                    with reporting(url):
+                        known = await found_now(client, before)
+                    if known.question == before.question:
+                        continue
+                if known.context != before.context:
+                    click.echo(f"conversation {visible(known.context)}", err=True)
+                click.echo(visible(known.text))
 
 
 def _lines() -> asyncio.Queue[str | None]:

@@ -120,6 +120,10 @@ def _with_memory(
     """What `work` makes of the memory of the configured instance, or of `principal` in it. What is refused is said in
     one line. `make`: make a store that is not there."""
     found = settings(ctx, files)
+    if (overrides := found.tools.overrides.memory).calls or overrides.preset is not None:
+        raise click.ClickException(
+            "the memory of this agent is with an MCP server (tools.overrides.memory): look there, or ask the agent"
+        )
     if principal is not None and found.a2a.scope != "principal":
         raise click.UsageError("senders have a memory of their own only where a2a.scope is principal.")
     import asyncio

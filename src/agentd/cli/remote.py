@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from a2a.types.a2a_pb2 import Part, StreamResponse, Task, TaskStatus
 
 TOKEN = "A2A_TOKEN"
+QUESTION = "agentd/question"
+"""Metadata of a message that answers: the id of the question that is meant."""
 TRIES = 5
 """Times that a stream which was lost is taken up again, a second apart: an agent that is restarted takes about that."""
 
@@ -62,16 +64,19 @@ def reporting(url: str) -> Iterator[None]:
         raise Unreachable(f"{url}: {str(error) or type(error).__name__}") from error
 
 
-async def said(client: Client, text: str, context: str, task: str = "") -> tuple[str, str, str]:
-    """Send a message and wait for the answer: its text, the contextId, and the task if it asks something, which the
-    next message answers. `task`: the task that this one answers. A stream that is lost is taken up again."""
+async def said(client: Client, text: str, before: Followed) -> Followed:
+    """Send a message and wait for the answer, or for a question. `before`: what the conversation has come to; if it
+    asks something, the message is the answer. A stream that is lost is taken up again."""
     import uuid
 
     from a2a.types.a2a_pb2 import Message, Part, Role, SendMessageRequest
 
+    task, context = before.task if before.asks else "", before.context
     message = Message(
         message_id=str(uuid.uuid4()), role=Role.ROLE_USER, parts=[Part(text=text)], context_id=context, task_id=task
     )
+    if task:
+        message.metadata.update({QUESTION: before.question})
     events = client.send_message(SendMessageRequest(message=message))
     for left in reversed(range(TRIES)):
         found = Followed(task, context)
@@ -79,12 +84,21 @@ async def said(client: Client, text: str, context: str, task: str = "") -> tuple
             async for event in events:
                 found.take(event)
                 task, context = found.task, found.context
-            return found.text, context, task if found.asks else ""
+            return found
         except Exception as error:
             if not task or not left or not _is_lost(error):
                 raise
         events = _again(client, task)
     raise AssertionError("the last try raises")
+
+
+async def found_now(client: Client, before: Followed) -> Followed:
+    """Where the task of a conversation stands now."""
+    from a2a.types.a2a_pb2 import GetTaskRequest, StreamResponse
+
+    found = Followed(before.task, before.context)
+    found.take(StreamResponse(task=await client.get_task(GetTaskRequest(id=before.task))))
+    return found
 
 
 async def _again(client: Client, task: str) -> AsyncIterator[StreamResponse]:
@@ -109,23 +123,36 @@ def _is_lost(error: Exception) -> bool:
 
 
 class Followed:
-    """What a stream has told so far."""
+    """What a stream has told so far. `question`: the id of what the task asks, "" where it asks nothing."""
 
-    def __init__(self, task: str, context: str) -> None:
-        self.task, self.context, self.text, self.asks = task, context, "", False
+    def __init__(self, task: str = "", context: str = "") -> None:
+        self.task, self.context, self.question = task, context, ""
+        self._answer, self._reason = "", ""
+
+    @property
+    def text(self) -> str:
+        """The answer, else what the task asks, or why it has none."""
+        return self._answer or self._reason
+
+    @property
+    def asks(self) -> bool:
+        return bool(self.question)
 
     def take(self, event: StreamResponse) -> None:
         """One more event."""
         if event.HasField("message"):
-            self.text, self.context = text_of(event.message.parts), event.message.context_id
+            self._answer, self.context = text_of(event.message.parts), event.message.context_id
         elif event.HasField("task"):
             self.task, self.context = event.task.id, event.task.context_id
-            self.text, self.asks = answer_of(event.task), is_asking(event.task.status)
+            self._answer = "\n".join(text_of(artifact.parts) for artifact in event.task.artifacts)
+            self._take_status(event.task.status)
         elif event.HasField("artifact_update"):
-            self.text = text_of(event.artifact_update.artifact.parts)
+            self._answer = text_of(event.artifact_update.artifact.parts)
         elif event.HasField("status_update"):
-            self.asks = is_asking(event.status_update.status)
-            self.text = self.text or reason_of(event.status_update.status)
+            self._take_status(event.status_update.status)
+
+    def _take_status(self, status: TaskStatus) -> None:
+        self.question, self._reason = question_in(status), reason_of(status)
 
 
 def answer_of(task: Task) -> str:
@@ -148,6 +175,11 @@ def reason_of(status: TaskStatus) -> str:
 def is_asking(status: TaskStatus) -> bool:
     """Whether a task waits for an answer."""
     return state_of(status) == "input-required"
+
+
+def question_in(status: TaskStatus) -> str:
+    """The id of what a task asks, "" where it asks nothing. An agent of another make may give its questions none."""
+    return (status.message.message_id or "?") if is_asking(status) else ""
 
 
 def question_of(status: TaskStatus) -> str:

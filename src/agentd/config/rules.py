@@ -191,10 +191,29 @@ def _servers(s: Settings) -> Iterator[Finding]:
         for name, value in (("discover", source.discover), ("filter", source.filter)):
             if source.server is None and value is not None:
                 yield Finding((*path, name), "it for a folder", "it is for servers", ((*path, "server"),))
-    for op, steps in s.tools.overrides.memory:
+    yield from _overrides(s, known)
+
+
+def _overrides(s: Settings, known: set[str]) -> Iterator[Finding]:
+    memory, at_memory = s.tools.overrides.memory, ("tools", "overrides", "memory")
+    if (memory.preset is None) != (memory.server is None):
+        found = "a server without a preset" if memory.preset is None else "a preset without a server"
+        yield Finding((*at_memory, "server"), found, "give both", ((*at_memory, "preset"),))
+    elif memory.server is not None and memory.server not in known:
+        yield Finding(
+            (*at_memory, "server"), repr(memory.server), "name a server of mcp.servers", (("mcp", "servers"),)
+        )
+    calls = memory.calls
+    if memory.preset is not None and calls:
+        op = next(iter(calls))
+        yield Finding((*at_memory, op), "a mapping beside a preset", "do one of the two", ((*at_memory, "preset"),))
+    if (calls or memory.preset is not None) and s.a2a.scope == "principal":
+        found = "principal, while memory is with an MCP server, which knows no senders"
+        yield Finding(("a2a", "scope"), found, "use instance", (at_memory,))
+    for op, steps in calls.items():
         for at, step in enumerate(steps or ()):
             if step.server not in known:
-                where: Path = ("tools", "overrides", "memory", op, at, "server")
+                where: Path = (*at_memory, op, at, "server")
                 yield Finding(where, repr(step.server), "name a server of mcp.servers", (("mcp", "servers"),))
         if steps and f"memory.{op}" in s.tools.disabled:
             uses = (("tools", "disabled"),)

@@ -265,10 +265,20 @@ Steps: TypeAlias = Annotated[
 class MemoryOverrides(Section):
     """Replaced memory tools; several calls run in order, each seeing the results before it."""
 
+    preset: Literal["knowledge-graph"] | None = Field(
+        default=None, description="a ready mapping of all four, for the official memory server"
+    )
+    server: Word | None = Field(default=None, description="name of the MCP server; for a preset")
     get: Steps | None = Field(default=None, description="for memory.get")
     set: Steps | None = Field(default=None, description="for memory.set")
     delete: Steps | None = Field(default=None, description="for memory.delete")
     list: Steps | None = Field(default=None, description="for memory.list")
+
+    @property
+    def calls(self) -> dict[str, tuple[Override, ...]]:
+        """The replaced tools, by name, and what does their work."""
+        given = {"get": self.get, "set": self.set, "delete": self.delete, "list": self.list}
+        return {op: steps for op, steps in given.items() if steps}
 
 
 class Overrides(Section):

@@ -57,7 +57,6 @@ async def assemble(
     kills = KillPoints.of_environment(os.environ)
     governor = Governor(settings, clock, sleep=opened.sleep)
     await governor.ready(opened.records)
-    memories = Memories(opened.records, settings, clock)
     models = (
         open_models(settings, folder=folder, sleep=opened.sleep)
         if model is None
@@ -67,13 +66,16 @@ async def assemble(
     if models.recorded is not None:
         box.set_server(SERVER, replayed_tools(models.recorded))
     servers = McpServers(box, sleep=opened.sleep, elicits=people)
+    memories = Memories(opened.records, settings, clock, call=servers.memory_call)
     # Servers are asked for theirs once they are there; until then what is wrong with them says so.
     library = SkillLibrary([*sources_of(settings.skills, servers.find), *skills], settings.skills)
     await library.discover()
     servers.heard.append(library.heard)
     await servers.open(settings.mcp.servers)
     counter = CharClassTokenCounter(settings.intelligence.model)
-    requests = Requests(clock, counter, repairs=models.repairs, cache_key=_cache_key(settings))
+    requests = Requests(
+        clock, counter, repairs=models.repairs, cache_key=_cache_key(settings), serving=lambda: models.serving
+    )
     services: Services
 
     def resident() -> int:

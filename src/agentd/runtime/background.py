@@ -64,6 +64,7 @@ class RunDesk:
         self.records, self.memory, self.skills, self.settings = records, memory, skills, settings
         self.context, self._clock, self.new_id = held, clock, ids
         self.window = held.state.model_window or 0
+        self.waited = 0.0
 
     @property
     def now(self) -> int:

@@ -83,6 +83,10 @@ class TurnDesk:
         made = await self._writer.reduce(self._turn, situation, command=True, target=target_tokens, keep_last=keep_last)
         return told(made, self._writer.held)
 
+    @property
+    def waited(self) -> float:
+        return self._writer.services.waits.waited(self._turn.id)
+
     async def ask(
         self, call: Invocation, question: str, *, options: Sequence[str] = (), schema: Mapping[str, Any] | None = None,
         seconds: float | None = None,

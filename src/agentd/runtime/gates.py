@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from .answers import APPROVAL, approving
+from .checking import Checker, UnusableSchema
 from .tools.base import Answer, Invocation, ToolError
 from .tools.box import failed
 from .waits import PEOPLE, Left, NotOpen, Wait
@@ -35,6 +36,11 @@ class Gates:
         part: str = "",
     ) -> tuple[Any, str]:  # fmt: skip
         """A person's answer, and who gave it. Raises ToolError where nobody can be asked, and when the time is over."""
+        if schema is not None:
+            try:
+                Checker(schema, what="the schema of the question")
+            except UnusableSchema as error:
+                raise ToolError(str(error)) from error
         wait = self._made(call, "question", question, seconds=seconds)
         if part:
             wait = msgspec.structs.replace(wait, id=f"{wait.id}:{part}")

@@ -18,6 +18,7 @@ from agentkit.core.contracts.scope import Scope
 
 from .memory import MemoryStore
 from .principals import OPERATOR
+from .server_memory import Call, OverriddenMemory
 
 OWNERS = "memory_of"
 """The kind of rows that say who has a memory of its own, so that expired values of all of them are found."""
@@ -26,13 +27,18 @@ MOST = 1_024
 
 
 class Memories:
-    """The memories of one instance. `clock` in ms."""
+    """The memories of one instance. `clock` in ms; `call` reaches the servers of `tools.overrides.memory`."""
 
-    def __init__(self, records: Records, settings: Settings, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, records: Records, settings: Settings, clock: Callable[[], int], *, call: Call | None = None
+    ) -> None:
         self._records, self._clock = records, clock
         self._settings = settings.memory
         self._is_shared = settings.a2a.scope == "instance"
+        overrides = settings.tools.overrides.memory
         self.instance = MemoryStore(records, settings.memory, clock)
+        if call is not None and (overrides.calls or overrides.preset is not None):
+            self.instance = OverriddenMemory(records, settings.memory, clock, overrides, call)
         self._own: dict[str, MemoryStore] = {}
 
     def of(self, held: Context) -> MemoryStore:

@@ -201,7 +201,7 @@ class MemoryStore:
                 count += await self._swept(some)
         return count
 
-    async def _swept(self, keys: Iterable[str]) -> int:
+    async def _swept(self, keys: Collection[str]) -> int:
         shelf = await self._known(deciding=True)
         rows: list[Row] = []
         for key in keys:

@@ -20,7 +20,7 @@ from typing import Any
 
 from agentd.config import Settings
 from agentd.records.watch import Watch
-from agentkit.core.contracts.errors import TransientError
+from agentkit.core.contracts.errors import ContextOverflowError, TransientError
 from agentkit.core.contracts.ports import LLM
 from agentkit.core.contracts.requests import ChatRequest, Delta, LLMResult
 from agentkit.core.contracts.validity import repair
@@ -119,7 +119,7 @@ class Models:
     `timeout` of one try in seconds, `default_model`: what a request names that names no model of its own, so that each
     endpoint is asked for its own; `max_output`: for a request without. `told` hears of each failure. TransientError,
     the subclass Unreachable, is raised once all have failed; AuthError, PermanentError and ContextOverflowError, which
-    carries the model's window, pass at once.
+    carries the window and the name of the model that refused, pass at once.
     """
 
     def __init__(
@@ -156,6 +156,11 @@ class Models:
         """The tools of the recording that is replayed, if one is."""
         return next((e.llm.tools for e in self.endpoints if isinstance(e.llm, ReplayLLM)), None)
 
+    @property
+    def serving(self) -> str:
+        """The model of the endpoint that is asked first just now."""
+        return self.endpoints[self._route().here].model
+
     async def aclose(self) -> None:
         """Close the connections of endpoints that were opened here; a user's own model stays as it is."""
         for endpoint in self.endpoints:
@@ -172,6 +177,9 @@ class Models:
                 result = await self._watch.within(asked)
                 if result.finish_reason is None and (endpoint.must_finish or result.partial):
                     raise TransientError("the answer was cut off")
+            except ContextOverflowError as error:
+                error.model = error.model or endpoint.model
+                raise
             except (TransientError, OSError) as error:  # TimeoutError is an OSError
                 await self._next(route, endpoint, error)
             else:
@@ -190,6 +198,9 @@ class Models:
                     async for delta in deltas:
                         begun = True
                         yield delta
+            except ContextOverflowError as error:
+                error.model = error.model or endpoint.model
+                raise
             except (TransientError, OSError) as error:
                 if begun:
                     self._failed(endpoint, _reason(error), None)

@@ -69,10 +69,11 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Terms:
-    """What follows from settings and model alone. `window` and `output` in tokens; `learned`: the window that the
-    model's provider has named."""
+    """What follows from settings and the model in use alone. `window` and `output` in tokens; `learned`: the window
+    that the model's provider has named."""
 
     settings: Settings
+    model: str
     window: int
     learned: int | None
     output: int
@@ -83,18 +84,20 @@ class Terms:
 
 @dataclass(frozen=True)
 class Asked:
-    """The last request of a context: when, in ms, its layout, and the tokens of it that the provider's cache had then,
-    read and written, by its own report."""
+    """The last request of a context: when, in ms, its layout, the tokens of it that the provider's cache had then, read
+    and written, by its own report, and the model whose cache that is."""
 
     at: int
     layout: Layout
     kept: int = 0
+    model: str = ""
 
 
 @dataclass(frozen=True)
 class Miss:
     """A request found less in the provider's cache than the one before had left there. `segment`: the first that
-    differs, None where nothing does; `cause`: why it differs, else `expired` or `unexplained`; tokens."""
+    differs, None where nothing does; `cause`: why it differs, `model` where another one was asked, else `expired` or
+    `unexplained`; tokens."""
 
     segment: str | None
     cause: str
@@ -113,21 +116,26 @@ class Requests:
         *,
         repairs: bool = False,
         cache_key: str = "",
+        serving: Callable[[], str] | None = None,
     ) -> None:
-        self._clock, self._repairs = clock, repairs
+        self._clock, self._repairs, self._serving = clock, repairs, serving
         self._options = {"cache_key": cache_key} if cache_key else {}
         self._counter = counter or CharClassTokenCounter()
         self.learned: dict[str, int] = {}
         """Windows that providers named when they refused a request, by model."""
         self._calibrations: dict[str, Calibration] = {}
         self._asked: dict[str, Asked] = {}
-        self._reported: dict[str, tuple[int, int, int, int]] = {}
+        self._reported: dict[str, tuple[int, int, int, int, str]] = {}
         self._views: dict[str, GrowingView] = {}
         self._terms: Terms | None = None
 
+    def in_use(self, settings: Settings) -> str:
+        """The model that the next request goes to: that of the endpoint which is asked first just now."""
+        return settings.intelligence.model if self._serving is None else self._serving()
+
     def window(self, settings: Settings) -> Window:
         """The window of the model in use, and who said so."""
-        model = settings.intelligence.model
+        model = self.in_use(settings)
         return model_window(model, configured=settings.context.model_window, learned=self.learned.get(model))
 
     def situation(
@@ -153,9 +161,9 @@ class Requests:
             terms.window,
             fixed,
             self._counter,
-            self._calibration(settings.intelligence.model, standing.tools),
+            self._calibration(terms.model, standing.tools),
             terms.rates,
-            asked is not None and self._clock() - asked.at < WARM,
+            asked is not None and asked.model == terms.model and self._clock() - asked.at < WARM,
             standing.read_only,
         )
         found = Situation(terms.reduction, conditions, terms.summariser, work, bodies, SUMMARY_TIMEOUT)
@@ -183,20 +191,21 @@ class Requests:
 
     def terms_of(self, settings: Settings) -> Terms:
         """What settings and model alone say: worked out once for each of them."""
-        learned, known = self.learned.get(settings.intelligence.model), self._terms
-        if known is None or known.settings is not settings or known.learned != learned:
-            known = self._terms = self._made_terms(settings, self.window(settings).tokens, learned)
+        model, known = self.in_use(settings), self._terms
+        learned = self.learned.get(model)
+        if known is None or known.settings is not settings or (known.model, known.learned) != (model, learned):
+            known = self._terms = self._made_terms(settings, model, self.window(settings).tokens, learned)
         return known
 
-    def _made_terms(self, settings: Settings, window: int, learned: int | None) -> Terms:
-        model, how = settings.intelligence.model, settings.context.summarize
-        asking = how.model or model
+    def _made_terms(self, settings: Settings, model: str, window: int, learned: int | None) -> Terms:
+        how = settings.context.summarize
+        asking = how.model or settings.intelligence.model
         its_window = model_window(asking, learned=self.learned.get(asking)).tokens if how.model else window
         summariser = Summariser(asking, its_window, min(SUMMARY_OUTPUT, max(its_window // 4, 1)))
         if how.prompt is not None:
             summariser = replace(summariser, prompt=how.prompt)
         output = min(settings.intelligence.max_output, max(window // 4, 1))
-        return Terms(settings, window, learned, output, rates(model), reduction_of(settings, window), summariser)
+        return Terms(settings, model, window, learned, output, rates(model), reduction_of(settings, window), summariser)
 
     def prepare(
         self, held: Context, settings: Settings, standing: Standing, closing: tuple[Message, ...], situation: Situation
@@ -244,16 +253,17 @@ class Requests:
     def answered(self, held: Context, prepared: Prepared, usage: Usage) -> Miss | None:
         """Learn from what the provider reported for a request. Whether its cache had less of it than it should."""
         kept = usage.cache_read_tokens + usage.cache_write_tokens
-        asked, last = Asked(self._clock(), prepared.layout, kept), self._asked.get(held.id)
+        # Who failed rests, so the endpoint that is asked first now is the one that has answered.
+        model = prepared.request.model or "" if self._serving is None else self._serving()
+        asked, last = Asked(self._clock(), prepared.layout, kept, model), self._asked.get(held.id)
         self._asked[held.id] = asked
         if usage.prompt_tokens <= 0:
             return None
-        model = prepared.request.model or ""
         segments = prepared.size.segments
         now = (held.state.version, prepared.last, usage.prompt_tokens - prepared.volatile,
-               segments["summary"] + segments["skills"] + segments["tail"])  # fmt: skip
+               segments["summary"] + segments["skills"] + segments["tail"], model)  # fmt: skip
         before = self._reported.get(held.id)
-        if before is not None and before[0] == now[0] and before[1] < now[1]:
+        if before is not None and (before[0], before[4]) == (now[0], model) and before[1] < now[1]:
             seen = Observation(now[3] - before[3], max(now[2] - before[2], 0))
             self._calibrations[model] = self._calibration(model, prepared.request.tools or ()).learn(seen)
         self._reported[held.id] = now
@@ -298,6 +308,8 @@ def missed(before: Asked, now: Asked, read: int) -> Miss | None:
     """What the request `now`, of which `read` tokens came from the cache, should have found there and did not."""
     if before.kept - read < max(MISS_TOKENS, MISS_SHARE * before.kept):
         return None
+    if before.model != now.model:
+        return Miss(None, "model", before.kept, read)
     difference = first_difference(before.layout, now.layout)
     if difference is not None:
         return Miss(difference.segment, difference.reason, before.kept, read)

@@ -20,7 +20,7 @@ from agentd.config.thinking import SkillSource as Settings
 from agentd.context.skill_file import FILE, Skill, SkillError, frontmatter_of, read_skill
 from agentd.context.skills import Offered, clipped
 
-from .tools.names import matches
+from .patterns import matches
 
 if TYPE_CHECKING:
     from mcp_types import ReadResourceResult

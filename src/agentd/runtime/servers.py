@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agentd.config.serving import Server as Settings
+from agentd.context.memory import MemoryRefused
 
 from .tools.box import ToolBox
 
@@ -124,6 +126,26 @@ class McpServers:
 
     def _first(self, name: str) -> asyncio.Event:
         return self._seen.setdefault(name, asyncio.Event())
+
+    async def memory_call(self, name: str, tool: str, arguments: dict[str, Any]) -> Any:
+        """The result of a tool as data: structured, JSON, or text. MemoryRefused says why there is none."""
+        server = self.find(name)
+        if server is None:
+            raise MemoryRefused(f"the memory is with the MCP server {name!r}, which is not configured any more")
+        try:
+            result = await server.call(tool, arguments)
+        except Exception as error:  # what the server and its connection make of it; all of it is a ServerError
+            raise MemoryRefused(f"the memory is with the MCP server {name!r}: {error}") from error
+        texts = [one.text for one in result.content if one.type == "text"]
+        text = "\n".join(texts)
+        if result.is_error:
+            raise MemoryRefused(f"the MCP server {name!r} refused {tool}: {text[:500]}")
+        if result.structured_content is not None:
+            return result.structured_content
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
 
     def find(self, name: str) -> Server | None:
         """A server by its name, connected or not."""

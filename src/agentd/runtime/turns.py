@@ -227,7 +227,8 @@ class Turn:
                 window = error.window or (sent if prepared is not None else None)
                 if window and not retried:
                     retried = True
-                    self.services.requests.learned[self.settings.intelligence.model] = window
+                    model = error.model or self.services.requests.in_use(self.settings)
+                    self.services.requests.learned[model] = window
                     continue
                 self.services.events.emit("context.overflow", self.held.id, self.id, sizes=error.sizes)
                 return End(EndState.FAILED, f"context_overflow: {error}")

@@ -171,14 +171,14 @@ class Waits:
         """End a wait, durably, together with `extra`. NotOpen where it has ended before."""
         held, row = self._held.get(wait.id), self._rows.get(wait.id)
         if held is None or row is None or not held.is_open:
-            raise NotOpen(f"the question {wait.id} is not open any more")
+            raise NotOpen("the question was answered or given up meanwhile")
         made = msgspec.structs.replace(held, closed=self._clock(), how=how, answer=answer, by=by)
         try:
             rows = await self._records.commit([Save(KIND, wait.id, msgspec.json.encode(made), row), *extra])
         except Conflict as conflict:
             if conflict.key != f"{KIND}/{wait.id}":
                 raise
-            raise NotOpen(f"the question {wait.id} is not open any more") from conflict
+            raise NotOpen("the question was answered or given up meanwhile") from conflict
         if wait.id in self._held:  # else its turn has ended meanwhile
             self._take(rows[0])
         return made

@@ -161,6 +161,7 @@ class Asking:
 
     async def _fitted(self, request: ChatRequest, error: ContextOverflowError) -> bool:
         """Whether the context was shortened after a refusal; the window that a provider named is kept in mind."""
+        request = replace(request, model=error.model or request.model)
         if error.window and not error.sizes:
             self.plan.known.windows[request.model] = error.window
         compactor = getattr(self.plan.builder, "compactor", None)

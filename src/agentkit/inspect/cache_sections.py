@@ -75,6 +75,8 @@ def _savings(view: CacheView) -> list[Html]:
 
 
 def _requests(view: CacheView) -> list[Html]:
+    if not any(request.is_known for request in view.requests):
+        return []
     heads = ("Response", "Read", "Written", "Fresh", "Layout reads", "Lost", "Because")
     caption = "Each request as recorded, and what agentkit's layout would have read."
     table = build_table(caption, heads, map(_row, view.requests))

@@ -21,7 +21,8 @@ def cache_lines(one: Inspection, style: Style, *, whole: bool = False) -> list[s
         return []
     lines = _head(one, view, style)
     parts = [_scenarios(view, style), _breaks(view, style), _savings(view, style)]
-    parts += [_requests(one, view, style)] if whole else []
+    if whole and any(request.is_known for request in view.requests):
+        parts.append(_requests(one, view, style))
     for part in parts:
         lines += ["", *part] if part else []
     return lines

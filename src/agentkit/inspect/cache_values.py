@@ -42,6 +42,11 @@ class CacheRequest:
         """Whether something that was in the cache was not read."""
         return self.reason not in (None, "none", "unreported", "below_minimum") and bool(self.lost)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether anything can be said of it: figures of its own, or what the layout would have been billed."""
+        return self.fresh is not None or self.planned is not None
+
 
 @dataclass(frozen=True)
 class Scenario:

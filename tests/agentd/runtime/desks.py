@@ -57,6 +57,7 @@ class FakeDesk:
         self.skills = SkillLibrary()
         self.asked: list[tuple[Any, ...]] = []
         self.thoughts: list[Any] = []
+        self.waited = 0.0
 
     @property
     def now(self) -> int:

@@ -42,6 +42,11 @@ def test_a_miss_without_a_difference_is_the_providers() -> None:
     assert missed(before, Asked(WARM - 1, layout(tail=2), 0), 0) == Miss(None, "unexplained", 20_000, 0)
 
 
+def test_another_models_cache_has_nothing_of_it() -> None:
+    before = Asked(0, layout(), 20_000, "large")
+    assert missed(before, Asked(1, layout(tail=2), 0, "small"), 0) == Miss(None, "model", 20_000, 0)
+
+
 @given(st.integers(0, 10**6), st.integers(0, 10**6))
 def test_small_losses_are_none(kept: int, read: int) -> None:
     found = missed(Asked(0, layout(), kept), Asked(1, layout(), 0), read)

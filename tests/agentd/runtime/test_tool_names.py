@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentd.runtime.tools.names import MAX_WIRE, matches, offered_names, wire_form, wire_names
+from agentd.runtime.patterns import matches
+from agentd.runtime.tools.names import MAX_WIRE, offered_names, wire_form, wire_names
 
 NAMES = st.lists(st.text("ab._-/ é", max_size=5) | st.text(max_size=80), max_size=12)
 

@@ -91,6 +91,11 @@ class Desk(Protocol):
         """Reduce the context now: version, est_tokens, folded, and `declined` with the reason where it was not."""
         ...
 
+    @property
+    def waited(self) -> float:
+        """Seconds that the turn has waited so far for people and times, which are no time of its calls."""
+        ...
+
     async def ask(
         self,
         call: Invocation,

@@ -20,13 +20,14 @@ from agentd.config import Settings
 from agentd.context.record import ToolMsg
 from agentd.context.rows import accepted
 from agentd.runtime.checking import Checker, UnusableSchema
+from agentd.runtime.patterns import matches
 from agentd.runtime.principals import Principal, Role
 from agentkit.core.contracts.errors import Conflict, Fenced
 from agentkit.core.contracts.offers import ToolSchema
 
 from .base import Answer, Desk, EndsTurn, Invocation, Tool, ToolError
 from .grants import is_granted
-from .names import matches, offered_names, wire_names
+from .names import offered_names, wire_names
 
 log = logging.getLogger("agentd")
 
@@ -35,6 +36,8 @@ OF_THE_RECORD = (Fenced, Conflict)
 have stores of their own."""
 GRACE = 5.0
 """Seconds that a tool has to end in once its time is up; after that it is left behind."""
+LEAST = 1.0
+"""Seconds between two looks at whether a tool's time is up, once it has asked people."""
 MOST_OFFERED = 1_024
 """Senders whose offer is kept ready."""
 _SHOWN = 2_000
@@ -216,7 +219,7 @@ class ToolBox:
         limit = settings.limits.tool_timeout.total_seconds() if seconds is None else seconds
         run = held.tool.run(replace(asked, tool=held.tool.name))
         try:
-            answer = await (run if held.tool.waits else self._within(limit, run))
+            answer = await (run if held.tool.waits else self._within(limit, run, asked.desk))
             return _acceptable(held, answer)
         except EndsTurn:
             raise
@@ -264,9 +267,9 @@ class ToolBox:
         names = [held.wire for held in self.granted(principal, settings)]
         return f"there are {', '.join(names)}" if names else "there are none"
 
-    async def _within(self, seconds: float, run: Awaitable[Answer]) -> Any:
+    async def _within(self, seconds: float, run: Awaitable[Answer], desk: Desk) -> Any:
         job = asyncio.ensure_future(run)
-        timer = asyncio.ensure_future(self._sleep(seconds))
+        timer = asyncio.ensure_future(self._time(seconds, desk))
         try:
             await asyncio.wait({job, timer}, return_when=asyncio.FIRST_COMPLETED)
             if job.cancelled():
@@ -284,6 +287,16 @@ class ToolBox:
         finally:
             timer.cancel()
             job.add_done_callback(_look_at)
+
+    async def _time(self, seconds: float, desk: Desk) -> None:
+        """The time that a tool has: what people take whom it asks is none of it."""
+        before, slept, left = desk.waited, 0.0, seconds
+        while left > 0:
+            await self._sleep(left)
+            slept += left
+            left = seconds + desk.waited - before - slept
+            if left > 0:
+                left = max(left, LEAST)
 
     async def _stop(self, job: asyncio.Future[Answer]) -> None:
         """Stop a tool. A result that came all the same is there then."""

@@ -7,9 +7,8 @@ from typing import Final
 
 from agentd.config import Settings
 from agentd.config.section import ALL
+from agentd.runtime.patterns import matches
 from agentd.runtime.principals import Role
-
-from .names import matches
 
 BY_ROLE: Final[Mapping[Role, tuple[str, ...]]] = {
     "root": ALL,

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agentd.config.values import LONGEST, parse_duration
-from agentd.runtime.checking import Checker, UnusableSchema
 
 from .base import Answer, Invocation, Tool, ToolError
 from .making import ANY_JSON, OBJECT, TEXT, WORD, closed, list_of, open_object, own, with_words
@@ -17,11 +16,6 @@ async def _ask(asked: Invocation) -> Answer:
     options, schema = given.get("options", []), given.get("schema")
     if options and schema is not None:
         raise ToolError("options or schema, not both: options are texts, a schema describes data")
-    if schema is not None:
-        try:
-            Checker(schema, what="schema")
-        except UnusableSchema as error:
-            raise ToolError(str(error)) from error
     seconds = None
     if (timeout := given.get("timeout")) is not None:
         parsed = parse_duration(timeout)

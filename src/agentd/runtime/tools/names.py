@@ -60,8 +60,3 @@ def offered_names(own: Iterable[str], servers: Mapping[str, Iterable[str]]) -> d
     tools = sorted({(server, tool) for server, names in servers.items() for tool in names})
     forms.update(wire_form(tool) for _, tool in tools)
     return {key: key[1] if forms[wire_form(key[1])] == 1 else f"{key[0]}.{key[1]}" for key in tools}
-
-
-def matches(name: str, patterns: Iterable[str]) -> bool:
-    """Whether one of the patterns is `name`, or a prefix of it that ends in `*`."""
-    return any(name.startswith(p[:-1]) if p.endswith("*") else name == p for p in patterns)

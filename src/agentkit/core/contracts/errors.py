@@ -170,10 +170,20 @@ class AuthError(ProviderError):
 
 
 class ContextOverflowError(ProviderError):
-    """The request is larger than the model's context window."""
+    """The request is larger than the model's context window.
 
-    def __init__(self, *args: object, window: int | None = None, sizes: dict[str, int] | None = None) -> None:
-        self.window, self.sizes = window, dict(sizes or {})
+    `window`: that window in tokens, where it is known; `sizes`: of the request's parts; `model`: whose window it is,
+    None for the one that was asked for.
+    """
+
+    def __init__(
+        self,
+        *args: object,
+        window: int | None = None,
+        sizes: dict[str, int] | None = None,
+        model: str | None = None,
+    ) -> None:
+        self.window, self.sizes, self.model = window, dict(sizes or {}), model
         super().__init__(*args)
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 from agentkit.core.contracts.calls import ChatCall, ChatMiddleware, ChatNext
-from agentkit.core.contracts.errors import TransientError
+from agentkit.core.contracts.errors import ContextOverflowError, TransientError
 from agentkit.core.contracts.requests import Delta
 
 
@@ -16,8 +16,9 @@ def fallback(*models: str) -> ChatMiddleware:
 
     A caller's mistake, a refused credential or a request above the window never moves on: another model would hide it.
     Nor does an answer whose first piece has come. `call.meta["model"]` names the model that answered (None for a
-    request that names none), `fallback` is emitted for each step, and the usage, with its price, is that of the model
-    that answered. When all fail, the TransientError names them, with the last failure as its cause.
+    request that names none), as `ContextOverflowError.model` does the one that refused; `fallback` is emitted for each
+    step, and the usage, with its price, is that of the model that answered. When all fail, the TransientError names
+    them, with the last failure as its cause.
 
     A `memoize` outside keeps the answer under the model that was asked for; inside, under the one that answered.
     """
@@ -41,6 +42,9 @@ def fallback(*models: str) -> ChatMiddleware:
                     yield delta
                 call.meta["model"] = model
                 return
+            except ContextOverflowError as error:
+                error.model = error.model or model
+                raise
             except TransientError as error:
                 if begun:
                     raise
