@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
 from typing import NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
@@ -12,6 +13,7 @@ from agentd.config.faults import Path, clipped, key_text
 from agentd.config.secrets import REFERENCE, is_hidden_header
 from agentd.config.settings import Settings
 from agentd.config.thinking import HOSTS, Allowance, Endpoint
+from agentd.config.values import duration_text
 from agentkit.models.catalog import rates
 
 RECORDING = "replay"
@@ -154,6 +156,15 @@ def _names(s: Settings) -> Iterator[Finding]:
                 yield Finding((*path, at, key), found, "it is unique in its list", ((*path, first, key),))
 
 
+def _triggers(s: Settings) -> Iterator[Finding]:
+    for at, trigger in enumerate(s.triggers):
+        if trigger.every < timedelta(seconds=1):
+            yield Finding(("triggers", at, "every"), duration_text(trigger.every), "at least 1s")
+        if trigger.context.startswith("subagent/"):
+            found = repr(clipped(trigger.context))
+            yield Finding(("triggers", at, "context"), found, "a subagent's conversation is that of its call alone")
+
+
 def _servers(s: Settings) -> Iterator[Finding]:
     for at, server in enumerate(s.mcp.servers):
         place = ("mcp", "servers", at)
@@ -232,7 +243,7 @@ def _store(s: Settings) -> Iterator[Finding]:
             yield Finding(place, found, want, tuple((*place, name) for name in type(rule.match).model_fields))
 
 
-RULES: tuple[Rule, ...] = (_sizes, _doors, _models, _money, _names, _servers, _secrets, _store)
+RULES: tuple[Rule, ...] = (_sizes, _doors, _models, _money, _names, _triggers, _servers, _secrets, _store)
 
 
 def unsupported(s: Settings) -> Iterator[Finding]:

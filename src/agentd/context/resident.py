@@ -125,10 +125,11 @@ class Context:
             raise Corrupt(f"the log of context {self.id!r} has no entry {n}, which its state row shows")
         self._entries = dict(sorted(self._entries.items()))
         self._is_loaded = True
-        self._recount()
+        self.recount()
 
-    def _recount(self) -> None:
-        """The estimate by what is really there, since the row may be of a release that counted otherwise."""
+    def recount(self) -> None:
+        """The estimate by what is really there: the row may be of a release that counted otherwise, or entries shown
+        in another way."""
         clean = not self.is_dirty
         shown = messages(self.view, self._entries.values(), context=self.id, known=self.known)
         # One by one, as they are added when entries come, or a restart would change the figure by its rounding.
@@ -190,7 +191,7 @@ class Context:
         self._take([made], state)
         self._is_loaded = not self._unheld()
         if self._is_loaded:  # otherwise once its entries are there
-            self._recount()
+            self.recount()
         return made
 
     def update(self, **fields: Any) -> None:

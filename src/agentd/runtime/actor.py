@@ -198,7 +198,8 @@ class Actor:
         if not await self._take_slot():
             return False
         try:
-            self.turn = turn = Turn(writer, item, self._notes_behind)
+            child = await self.services.subagents.of_item(item)
+            self.turn = turn = Turn(writer, item, self._notes_behind, child)
             writer.turn, writer.on_rest = turn, self._serve_beside
             self.house.began(turn)
             end = await self._end_of(turn, writer)
@@ -279,6 +280,11 @@ class Actor:
             events.emit("store.conflict", self.id, None, detail=detail)
             self.services.residents.drop(self.id)
             self._writer = None
+            try:
+                if item is not None and await self._has_ended(item):
+                    return True
+            except STORE_TROUBLE as failed:
+                events.emit("store.error", self.id, None, detail=f"{type(failed).__name__}: {failed}")
             return await self.house.may_retry(self.id)
         of_one_record = isinstance(error, TooLarge) or (isinstance(error, Corrupt) and error.key is not None)
         if isinstance(error, STORE_TROUBLE) and not of_one_record:
@@ -292,6 +298,24 @@ class Actor:
                 events.emit("store.error", self.id, None, detail=f"{type(failed).__name__}: {failed}")
                 return await self.house.may_retry(self.id)
             self._jobs.popleft()
+        return True
+
+    async def _has_ended(self, item: Item) -> bool:
+        """Whether an item is done after all: the commit of its end was taken for failed, and landed."""
+        services = self.services
+        if item.task is None or not self._jobs or self._jobs[0] is not item:
+            return False
+        try:
+            task = await services.inbox.stored_task(item.task)
+        except LookupError:
+            return False
+        if not task.is_settled:
+            return False
+        services.inbox.finished(item)
+        services.subagents.finished(item.turn)
+        services.waits.finished(item.turn, ())
+        self._jobs.popleft()
+        self.house.settled(task)
         return True
 
     def _revert(self) -> None:

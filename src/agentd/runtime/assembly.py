@@ -115,10 +115,19 @@ async def assemble(
             residents,
             events,
             clock=clock,
-            sleep=opened.sleep,
             settings=lambda: services.settings,
         ),
-        triggers=Triggers(opened.records, inbox, residents, clock=clock, sleep=opened.sleep, kills=kills),
+        triggers=Triggers(
+            opened.records,
+            inbox,
+            residents,
+            events,
+            kills,
+            clock=clock,
+            sleep=opened.sleep,
+            settings=lambda: services.settings,
+            require_room=opened.require_room,
+        ),
         runs=Runs(
             opened.records,
             inbox,
@@ -128,12 +137,13 @@ async def assemble(
             memories,
             library,
             clock=clock,
-            sleep=opened.sleep,
             ids=opened.ids,
             settings=lambda: services.settings,
         ),
         given_skills=tuple(skills),
     )
+    governor.payer = services.subagents.top
+    services.prompts.at_work = services.at_work
     return services
 
 

@@ -11,15 +11,14 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from agentd.config.values import parse_duration
-from agentd.context.record import AssistantMsg, NoteMsg, SkillChange, ToolMsg
-from agentd.context.view import of_state
+from agentd.context.record import Parent
 from agentkit.agents.loop import Loop
-from agentkit.state.compaction import render_summary
 
-from .effects import key_of, open_calls, stand_in
+from .background import Run
+from .child import Child, first_message, require_schema
+from .effects import key_of
 from .gates import Gates, place_of
-from .runs import Run
-from .subagents import Child, first_message
+from .seeds import seeds
 from .tools.base import Invocation, ToolError
 from .waits import Wait
 from .writer import Running, Writer
@@ -74,8 +73,6 @@ class Beside:
         refused = box.refusal(given["tool"], arguments, self._turn.sender, self._turn.settings)
         if refused is not None or held is None:
             raise ToolError(str(refused.content) if refused is not None else "there is no such tool")
-        if (why := self._services.runs.refusal()) is not None:
-            raise ToolError(why)
         if box.needs_approval(held.wire, self._turn.settings):
             inner = replace(call, tool=held.wire, arguments=arguments)
             if (denied := await self._gates.approve(inner)) is not None:
@@ -91,7 +88,7 @@ class Beside:
 
     async def _run(self, id: str) -> Run:
         run = await self._services.runs.find(id)
-        if run is None or run.context != self._held.id:
+        if run is None or not self._reaches(run.context):
             raise ToolError(f"there is no run {id!r:.120}")
         return run
 
@@ -113,12 +110,11 @@ class Beside:
         subagents, settings = self._services.subagents, self._turn.settings
         child = await subagents.find(place_of(call, "subagent"))
         if child is None:
-            if (why := subagents.refusal(self._held.id, settings)) is not None:
-                raise ToolError(why)
             skills, schema = given.get("skills", ()), given.get("output_schema")
+            require_schema(schema)
             text = first_message(given["instruction"], schema, skills, settings.skills.reference_prefix)
             seed = partial(self._seed, given.get("context", "none"), call)
-            child = await subagents.start(self._made(call, given), text, seed)
+            child = await subagents.start(self._made(call, given), text, settings, seed)
         if child.mode == "sync" and not child.ended:
             child = await self._writer.parked(partial(subagents.until_ended, child.id))
         return child.told
@@ -131,10 +127,9 @@ class Beside:
         tools = [wires.get(name, name) for name in given.get("tools", granted)]
         if unknown := [name for name in tools if name not in granted]:
             raise ToolError(f"you have no tool {unknown[0]!r:.80} to hand on; there are {', '.join(granted)}")
-        spent = turn.loop.tokens + self._services.subagents.spent(turn.id)
         rest = {
             "steps": limits.steps - turn.loop.steps,
-            "tokens": limits.tokens - spent,
+            "tokens": self._services.subagents.shares.left(turn.id),
             "seconds": turn.deadline - self._services.clock() / 1000,
         }
         wanted = {
@@ -153,39 +148,24 @@ class Beside:
         )  # fmt: skip
 
     async def _seed(self, how: str, call: Invocation, writer: Writer) -> None:
-        """What the conversation of a subagent begins with: nothing, a summary of its parent's, or all that is shown of
-        it. Nothing where an earlier life has written it."""
-        if how == "none" or writer.held.state.next > 1:
-            return
-        shown, now = of_state(self._held.state), self._services.clock()
-
-        def add(body: Any) -> None:
-            writer.held.append(body, now=now, source="runtime")
-
-        if shown.summary:
-            text = render_summary(shown.summary, max_tokens=self._turn.settings.context.summary.max_tokens).text
-            add(NoteMsg(f"What came before in the conversation that you work for:\n{text}", self._held.id))
-        if how == "fork":
-            for entry in shown.entries(self._held.entries):
-                if not isinstance(entry.body, SkillChange):
-                    add(entry.body)
-            for found in open_calls(writer.held.entries):
-                told = stand_in(found, False, "a subagent begins here")
-                if found.call.id == call.call:
-                    told = ToolMsg(found.call.id, found.call.name, "You are the subagent that this call has started.")
-                add(told)
-        elif not shown.summary:
-            said = [entry.body for entry in shown.entries(self._held.entries)]
-            texts = [body.text for body in said if isinstance(body, AssistantMsg) and body.text]
-            if texts:
-                add(NoteMsg(f"What was said last in the conversation that you work for:\n{texts[-1]}", self._held.id))
+        """What the conversation of a subagent begins with. Nothing is added to what an earlier life has written."""
+        if writer.held.state.parent is None:
+            writer.held.update(parent=Parent(call.context, call.turn, place_of(call, "subagent")))
+            for body in seeds(how, self._held, call.call, self._turn.settings.context.summary.max_tokens):
+                writer.held.append(body, now=self._services.clock(), source="runtime")
+            writer.held.recount()
         await writer.commit()
 
     async def _child(self, handle: str) -> Child:
         child = await self._services.subagents.find(handle)
-        if child is None or child.context != self._held.id:
+        if child is None or not self._reaches(child.context):
             raise ToolError(f"there is no subagent {handle!r:.120}")
         return child
+
+    def _reaches(self, context: str) -> bool:
+        """Whether the turn may reach the runs and subagents of a conversation: its own, and operators' turns all."""
+        sender = self._turn.sender
+        return context == self._held.id or (sender.role in ("root", "operator") and not sender.agent)
 
     async def _send(self, call: Invocation, given: Mapping[str, Any]) -> dict[str, Any]:
         child = await self._child(given["handle"])
@@ -228,7 +208,7 @@ class Beside:
 
     async def _ending(self, id: str) -> Callable[[], Coroutine[Any, Any, Any]]:
         child = await self._services.subagents.find(id)
-        if child is not None and child.context == self._held.id:
+        if child is not None and self._reaches(child.context):
             return partial(self._services.subagents.until_ended, id)
         return partial(self._services.runs.until_ended, (await self._run(id)).id)
 

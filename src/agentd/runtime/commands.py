@@ -60,6 +60,7 @@ async def _status(writer: Writer, arguments: Mapping[str, Any]) -> dict[str, Any
         **told,
         "degraded": services.is_degraded,
         "servers": services.servers.status(),
+        "at_work": services.at_work(writer.id),
         "triggers": services.triggers.status(),
     }
 

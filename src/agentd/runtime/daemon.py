@@ -49,7 +49,7 @@ class Daemon:
         self._opened, self.services = opened, services
         self.actors = Actors(services, on_halt=self._halt)
         services.subagents.serve(self.actors)
-        services.runs.serve(self.actors.post, self.actors.settle_bound)
+        services.runs.serve(self.actors)
         services.triggers.serve(self.actors.post)
         self._janitor = Janitor(services.records, services.residents, services.clock)
         self.halted: str | None = None
@@ -110,7 +110,7 @@ class Daemon:
         left = await services.inbox.load(self._lost)
         for wait in await services.waits.load({item.turn for item in left}, self._lost):
             wait.tell(services.events, "gate.closed", how="ended")
-        await services.subagents.load({item.turn for item in left})
+        await services.subagents.load({item.turn for item in left}, self._lost)
         await services.runs.load(services.servers.all_looked_at, self._lost)
         for item in left:
             self.actors.post(item)
@@ -299,24 +299,26 @@ class Daemon:
         await self._over.wait()
 
     async def until_idle(self) -> None:
-        """Wait until nothing is left to do."""
-        await self.actors.until_idle()
+        """Wait until nothing is left to do, background runs included."""
+        while not (self.actors.is_idle and self.services.runs.is_idle):
+            await self.actors.until_idle()
+            await self.services.runs.until_idle()
 
     async def drain(self, timeout: float | None = None) -> bool:
-        """Take in nothing more, start nothing more, and let turns in hand finish. Whether all did within `timeout`
-        seconds (default `lifecycle.drain_timeout`); what did not is taken up in the next life."""
+        """Take in nothing more, start nothing more, and let turns and runs in hand finish. Whether all did within
+        `timeout` seconds (default `lifecycle.drain_timeout`); what did not is taken up in the next life."""
         if not self.actors.is_draining:
             self.events.emit("lifecycle.draining", None, None, running=len(self.actors.running))
         self.services.triggers.stop()
         self.actors.drain()
         limit = self.services.settings.lifecycle.drain_timeout.total_seconds() if timeout is None else timeout
-        waiting = [asyncio.create_task(self.actors.until_idle()), asyncio.create_task(self._over.wait())]
+        waiting = [asyncio.create_task(self.until_idle()), asyncio.create_task(self._over.wait())]
         try:
             await asyncio.wait(waiting, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for one in waiting:
                 one.cancel()
-        return self.actors.is_idle
+        return self.actors.is_idle and self.services.runs.is_idle
 
     async def aclose(self) -> None:
         """Drain, and give the store back."""

@@ -123,6 +123,8 @@ class Governor:
         self._by_context: dict[str, int] = {}
         self._open: dict[int, Reservation] = {}
         self._count = 0
+        self.payer: Callable[[str], str] = lambda context: context
+        """Which conversation's budget a context's calls count in: a subagent's in that of the one it works for."""
         self._waiting: set[asyncio.Future[None]] = set()
         self.configure(settings)
 
@@ -134,7 +136,7 @@ class Governor:
 
     def limits(self, context: str, principal: str) -> list[Limit]:
         """What holds for a call, narrowest first."""
-        found = [] if (own := conversation_limit(self._settings, context)) is None else [own]
+        found = [] if (own := conversation_limit(self._settings, self.payer(context))) is None else [own]
         if (quota := self._quota_of(principal)) is not None:
             found.append(quota_limit(quota, principal))
         return [*found, *self._shared]

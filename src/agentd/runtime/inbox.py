@@ -180,17 +180,19 @@ class Inbox:
         message_id: str | None = None,
         owner: str | None = None,
         extra: Callable[[Task], Write] | None = None,
+        always: bool = False,
     ) -> Accepted:
         """Take in a message: durable when this returns. The same message id again gives the same task and adds nothing.
 
-        `owner`: whose task it is, if not the sender's; `extra`: a row that is committed along. Raises Busy, SameId,
-        ValueError for a message without content.
+        `owner`: whose task it is, if not the sender's; `extra`: a row that is committed along; `always`: however much
+        waits already. Raises Busy, SameId, ValueError for a message without content.
         """
         if message_id is not None and (known := await self.seen(sender, message_id, parts)) is not None:
             return Accepted(known)
         if not parts or all(isinstance(part, TextPart) and not part.text.strip() for part in parts):
             raise ValueError("a message needs content: text that is not blank, data or a file")
-        self._require_room()
+        if not always:
+            self._require_room()
         now = self._clock()
         message, altered = accepted(UserMsg(tuple(parts), sender.id, message_id, now))
         whose = sender.id if owner is None else owner
@@ -217,11 +219,19 @@ class Inbox:
         return Accepted(task, item, altered, rows)
 
     async def accept_note(
-        self, context: str, note: Any, sender: Principal, *, wakes: bool, extra: Sequence[Write] = ()
+        self,
+        context: str,
+        note: Any,
+        sender: Principal,
+        *,
+        wakes: bool,
+        extra: Sequence[Write] = (),
+        always: bool = False,
     ) -> tuple[Item, tuple[Row, ...]]:
-        """Take in a note of the runtime. `wakes`: a turn starts for it; `extra` is committed along. The item, and
-        all rows."""
-        self._require_room()
+        """Take in a note of the runtime. `wakes`: a turn starts for it; `extra` is committed along; `always`: however
+        much waits already. The item, and all rows."""
+        if not always:
+            self._require_room()
         now = self._clock()
         message, _ = accepted(msgspec.structs.replace(note, ts=now))
         item = self._item(context, self._ids(), encode_msg(message), sender, now, kind="note", wakes=wakes)
@@ -249,6 +259,14 @@ class Inbox:
         """The task that an unfinished turn works on; None for one that has ended, and for the turn of a note."""
         return next((item.task for item in self._waiting.values() if item.turn == turn), None)
 
+    def has_turn(self, turn: str) -> bool:
+        """Whether a turn is still to be finished."""
+        return any(item.turn == turn for item in self._waiting.values())
+
+    def is_waiting(self, task: str) -> bool:
+        """Whether a task is still to be finished."""
+        return any(item.task == task for item in self._waiting.values())
+
     def of_context(self, context: str) -> list[Item]:
         """What waits for one context, in order."""
         return [item for item in self.waiting if item.context == context]
@@ -266,6 +284,13 @@ class Inbox:
     async def task(self, id: str) -> Task:
         """A task. LookupError for an unknown one."""
         row = self._tasks.get(id) or await self._records.get("task", id)
+        if row is None:
+            raise LookupError(f"there is no task {id!r}")
+        return msgspec.json.decode(row.state, type=Task)
+
+    async def stored_task(self, id: str) -> Task:
+        """A task as it is stored, whatever is known of it here. LookupError for an unknown one."""
+        row = await self._records.get("task", id)
         if row is None:
             raise LookupError(f"there is no task {id!r}")
         return msgspec.json.decode(row.state, type=Task)

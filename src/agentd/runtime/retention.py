@@ -24,8 +24,14 @@ PAGE = 200
 """Rows that are looked at in one sweep of each kind."""
 
 
+class _Work(msgspec.Struct):
+    """A run or a subagent, as far as it matters here."""
+
+    ended: bool = False
+
+
 class Janitor:
-    """Goes over contexts, tasks and runs, a page a sweep, again and again.
+    """Goes over contexts, tasks, runs and subagents, a page a sweep, again and again.
 
     Contexts that are in use are left alone; others leave memory while they are closed or deleted.
     """
@@ -46,7 +52,9 @@ class Janitor:
             what = await self._context(id, settings.a2a.conversation_ttl, kept.contexts)
             if what is not None:
                 found[what] += 1
-        for kind, name, limit in (("task", "tasks", kept.tasks), ("run", "runs", kept.runs)):
+        for kind, name, limit in (
+            ("task", "tasks", kept.tasks), ("run", "runs", kept.runs), ("subagent", "runs", kept.runs)
+        ):  # fmt: skip
             if limit is not None:
                 for id in await self._page(kind):
                     found[name] += await self._ended(kind, id, limit)
@@ -102,6 +110,8 @@ class Janitor:
             if row is None or timedelta(milliseconds=self._clock() - row.ts) < limit:
                 return 0
             if kind == "task" and not msgspec.json.decode(row.state, type=Task).is_settled:
+                return 0
+            if kind != "task" and not msgspec.json.decode(row.state, type=_Work).ended:
                 return 0
         except (Corrupt, FormatError, msgspec.DecodeError):
             return 0  # likewise

@@ -7,115 +7,46 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
 
 import msgspec
 
 from agentd.config import Settings
 from agentd.context.messages import result_text
 from agentd.context.record import NoteMsg
-from agentd.context.resident import Context
 from agentd.records import ANY, Records, Remove, Row, Save, Write
-from agentkit.core.contracts.errors import StoreError
+from agentkit.core.contracts.errors import Conflict, Corrupt, FormatError, StoreError
 
+from .background import MOST, Run, RunDesk, kept
 from .events import Events
 from .inbox import Inbox, Item
 from .memories import Memories
-from .memory import MemoryStore
-from .principals import ROOT_PRINCIPAL, Principal, Role
-from .residents import Residents
+from .principals import ROOT_PRINCIPAL, Principal
+from .residents import SUBAGENTS, Residents
 from .skills import SkillLibrary
-from .tools.base import Answer, Invocation, ToolError
+from .tools.base import Invocation, ToolError
 from .tools.box import ToolBox
+from .waits import Left
 
 log = logging.getLogger("agentd")
 KIND, WORKING = "run", "running"
 """Kinds of rows: of every run, and of those that have not ended."""
-MOST = 262_144
-"""Characters of a result that a run keeps; of a longer one the beginning, and that it was cut is said."""
-NOTE_SHOWN = 2_000
-"""Characters of it that the note has; `run.status` has all that is kept."""
-RETRY = 1.0
-"""Seconds between two tries to write down how a run ended while the store fails."""
+UNKNOWN = "the process ended in the middle of it: it is not known whether it took effect, and it was not repeated"
 
 
-class Run(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One run. `id`: the place of the call that started it; `key`: the idempotency key of its own call. `state`:
-    working, completed, failed, canceled or unknown; `ended`, `text`: how it ended, in words; `content`: its result.
-    Times in ms, `seconds`: how long it may take."""
+class Crew(Protocol):
+    """The actors, as far as runs have to know them."""
 
-    id: str
-    context: str
-    turn: str
-    tool: str
-    arguments: dict[str, Any]
-    key: str
-    principal: str
-    role: Role
-    seconds: float
-    state: str = "working"
-    ended: bool = False
-    text: str = ""
-    content: Any = None
-    started: int = 0
-    updated: int = 0
+    def post(self, item: Item) -> None: ...
 
-    @property
-    def told(self) -> dict[str, Any]:
-        """What the model is told of it."""
-        told: dict[str, Any] = {"id": self.id, "state": self.state}
-        if self.ended:
-            told["result"] = self.content if self.state == "completed" else self.text
-        return told
+    def settle_bound(self, kind: str, id: str) -> None: ...
 
-
-class RunDesk:
-    """What a tool sees that runs beside the turns: it can ask nobody, wait for nothing, and change no conversation."""
-
-    def __init__(self, records: Records, memory: MemoryStore, skills: SkillLibrary, settings: Settings, held: Context,
-                 clock: Callable[[], int], ids: Callable[[], str]) -> None:  # fmt: skip
-        self.records, self.memory, self.skills, self.settings = records, memory, skills, settings
-        self.context, self._clock, self.new_id = held, clock, ids
-        self.window = held.state.model_window or 0
-        self.waited = 0.0
-
-    @property
-    def now(self) -> int:
-        return self._clock()
-
-    def status(self) -> dict[str, Any]:
-        return {"instance": {"name": self.settings.agent.name}}
-
-    async def outcome(self, kind: str, id: str) -> tuple[bool, str] | None:
-        return None
-
-    async def compact(self, target_tokens: int | None = None, keep_last: int | None = None) -> NoReturn:
-        self._refuse()
-
-    async def ask(
-        self, call: Invocation, question: str, *, options: Sequence[str] = (), schema: Mapping[str, Any] | None = None,
-        seconds: float | None = None, part: str = "",
-    ) -> NoReturn:  # fmt: skip
-        self._refuse()
-
-    async def sleep(self, call: Invocation, until: int) -> NoReturn:
-        self._refuse()
-
-    async def work(self, op: str, call: Invocation, given: Mapping[str, Any]) -> NoReturn:
-        self._refuse()
-
-    async def think(
-        self, prompt: str, schema: Mapping[str, Any] | None, reads: Sequence[str], skills: Sequence[str]
-    ) -> NoReturn:
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        raise ToolError("a background run does only what its own tool does")
+    async def may_retry(self, context: str) -> bool: ...
 
 
 class Runs:
-    """The runs of one instance. `clock` in ms, `sleep` in seconds."""
+    """The runs of one instance. `clock` in ms; `serve` says who works."""
 
     def __init__(
         self,
@@ -128,74 +59,81 @@ class Runs:
         skills: SkillLibrary,
         *,
         clock: Callable[[], int],
-        sleep: Callable[[float], Awaitable[None]],
         ids: Callable[[], str],
         settings: Callable[[], Settings],
     ) -> None:
         self._records, self._inbox, self._residents, self._events = records, inbox, residents, events
         self._box, self._memories, self._skills = box, memories, skills
-        self._clock, self._sleep, self._ids, self._settings = clock, sleep, ids, settings
-        self._post: Callable[[Item], None] = lambda item: None
-        self._settle: Callable[[str, str], None] = lambda kind, id: None
-        self._rows: dict[str, tuple[Row, Row]] = {}
+        self._clock, self._ids, self._settings = clock, ids, settings
+        self._crew: Crew
+        self._ready: Callable[[], Awaitable[None]]
+        self._rows: dict[str, Row] = {}
         self._working: dict[str, Run] = {}
         self._jobs: dict[str, asyncio.Task[None]] = {}
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
 
-    def serve(self, post: Callable[[Item], None], settle: Callable[[str, str], None]) -> None:
-        """`post` hands a note to its context; `settle` brings plans up to date."""
-        self._post, self._settle = post, settle
+    def serve(self, crew: Crew) -> None:
+        """The actors, who take the notes."""
+        self._crew = crew
 
     async def load(self, ready: Callable[[], Awaitable[None]], lost: Callable[[Exception], None]) -> None:
-        """Go on with what an earlier life left, once the tools are there (`ready`)."""
+        """Go on with what an earlier life left, once the tools are there (`ready`). `lost` is told of rows that cannot
+        be read."""
+        self._ready = ready
         if not self._records.abilities.list:
-            return
+            return  # each is found when somebody asks for it
         for id in await self._records.ids(WORKING):
-            row, mark = await self._records.get(KIND, id), await self._records.get(WORKING, id)
             try:
-                if row is not None and mark is not None:
-                    self._begin(msgspec.json.decode(row.state, type=Run), row, mark, self._again(id, ready))
-            except msgspec.DecodeError as error:
+                row = await self._records.get(KIND, id)
+                if row is not None:
+                    self._begin(msgspec.json.decode(row.state, type=Run), row, self._again(id))
+            except (Corrupt, FormatError, msgspec.DecodeError) as error:
                 lost(error)
 
-    async def _again(self, id: str, ready: Callable[[], Awaitable[None]]) -> None:
-        await ready()
+    async def _again(self, id: str) -> None:
+        await self._ready()
         run = self._working[id]
         if run.tool in self._box.repeatable:
             await self._work(run)
         else:
-            text = (
-                "the process ended in the middle of it: it is not known whether it took effect, and it was not repeated"
-            )
-            await self._end(run, "unknown", text)
+            await self._end(run, "unknown", UNKNOWN)
 
     # Starting and looking
 
-    def refusal(self) -> str | None:
-        """Why no more may be started; None where one may."""
-        most = self._settings().limits.max_runs
-        if len(self._working) >= most:
-            return f"{len(self._working)} background runs are at work (limits.max_runs); wait for one to end"
-        return None
-
     async def start(self, run: Run) -> Run:
-        """Start a run, or find the one that an earlier life started here."""
+        """Start a run, or find the one that an earlier life started here. ToolError where there may be no more; Left
+        where the store fails and this life ends with it."""
         if (known := await self.find(run.id)) is not None:
             return known
+        most = self._settings().limits.max_runs
+        if len(self._working) >= most:
+            raise ToolError(f"{len(self._working)} background runs are at work (limits.max_runs); wait for one to end")
         run = msgspec.structs.replace(run, started=self._clock(), updated=self._clock())
-        rows = await self._records.commit(
-            [Save(KIND, run.id, msgspec.json.encode(run)), Save(WORKING, run.id, b"{}")]
-        )  # fmt: skip
+        self._working[run.id] = run  # its place is taken while it is written down
+        try:
+            row = await self._tried(
+                run.context, [Save(KIND, run.id, msgspec.json.encode(run)), Save(WORKING, run.id, b"{}")]
+            )
+        finally:
+            del self._working[run.id]
+        if row is None:
+            raise Left("the store failed while a run was started")
         self._events.emit("run.start", run.context, run.turn, run=run.id, tool=run.tool)
-        self._begin(run, rows[0], rows[1], self._work(run))
+        self._begin(run, row, self._work(run))
         return run
 
     async def find(self, id: str) -> Run | None:
-        """A run, at work or not."""
+        """A run, at work or not. One that an earlier life left, and that a store which cannot list has not told of,
+        goes on now."""
         if (held := self._working.get(id)) is not None:
             return held
         row = await self._records.get(KIND, id)
-        return None if row is None else msgspec.json.decode(row.state, type=Run)
+        if row is None:
+            return None
+        run = msgspec.json.decode(row.state, type=Run)
+        if not run.ended and id not in self._working:
+            self._begin(run, row, self._again(id))
+        return run
 
     def of_context(self, context: str) -> list[Run]:
         """The runs of a context that are at work."""
@@ -216,6 +154,16 @@ class Runs:
         if run is None:
             raise LookupError(f"there is no run {id!r}")
         return run
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether none is at work."""
+        return not self._jobs
+
+    async def until_idle(self) -> None:
+        """Wait until none is at work."""
+        while self._jobs:
+            await asyncio.wait(set(self._jobs.values()))
 
     # Ending
 
@@ -241,8 +189,8 @@ class Runs:
             job.cancel()
             await asyncio.wait({job})
 
-    def _begin(self, run: Run, row: Row, mark: Row, work: Any) -> None:
-        self._working[run.id], self._rows[run.id] = run, (row, mark)
+    def _begin(self, run: Run, row: Row, work: Coroutine[Any, Any, None]) -> None:
+        self._working[run.id], self._rows[run.id] = run, row
         job = self._jobs[run.id] = asyncio.create_task(work, name=f"run {run.id}")
         job.add_done_callback(lambda done: self._over(run.id, done))
 
@@ -253,42 +201,73 @@ class Runs:
             log.error("the run %s died", id, exc_info=error)
 
     async def _work(self, run: Run) -> None:
-        held = await self._residents.open(run.context)
+        left = run.seconds - (self._clock() - run.started) / 1000
+        if left <= 0:
+            await self._end(run, "failed", f"it did not end within {run.seconds:g} s")
+            return
+        try:
+            held = await self._residents.open(run.context)
+        except (LookupError, Corrupt, FormatError) as error:
+            await self._end(run, "failed", f"its conversation cannot be used: {error}")
+            return
         settings = self._settings()
         desk = RunDesk(self._records, self._memories.of(held), self._skills, settings, held, self._clock, self._ids)
         sender = Principal(run.principal, run.role)
         asked = Invocation(
             run.tool, run.arguments, run.id, run.key, run.context, run.turn, 0, 0, sender, desk
         )  # fmt: skip
-        answer: Answer = await self._box.dispatch(asked, seconds=run.seconds)
-        await self._end(run, "failed" if answer.is_error else "completed", result_text(answer.content), answer.content)
+        answer = await self._box.dispatch(asked, seconds=left)
+        content = kept(answer)
+        await self._end(run, "failed" if answer.is_error else "completed", result_text(content), content)
 
     async def _end(self, run: Run, state: str, text: str, content: Any = None) -> Run:
+        """Write how a run ended, with a note to its conversation. One that has ended meanwhile stays as it ended."""
+        if (held := self._working.get(run.id)) is None:
+            return await self.find(run.id) or run
         if len(text) > MOST:
             text = content = f"{text[:MOST]}\n[cut here: {len(text) - MOST:,} characters are left out]"
         made = msgspec.structs.replace(
-            run, state=state, ended=True, text=text, content=content, updated=self._clock()
+            held, state=state, ended=True, text=text, content=content, updated=self._clock()
         )  # fmt: skip
-        while run.id in self._working:
-            try:
-                await self._write_end(made)
-            except (StoreError, OSError) as error:
-                log.warning("the end of a run could not be written down yet: %s", error)
-                await self._sleep(RETRY)
-        return made
-
-    async def _write_end(self, run: Run) -> None:
-        row, _ = self._rows[run.id]
-        shown = run.text if len(run.text) <= NOTE_SHOWN else f"{run.text[:NOTE_SHOWN]}…"
-        note = NoteMsg(f"Run {run.id} of {run.tool} has ended as {run.state}: {shown}", run.id)
-        writes: list[Write] = [Save(KIND, run.id, msgspec.json.encode(run), row), Remove(WORKING, run.id, ANY)]
-        wakes = "run" in self._settings().agent.wake_on
-        item, _ = await self._inbox.accept_note(run.context, note, ROOT_PRINCIPAL, wakes=wakes, extra=writes)
+        # A subagent's own conversation does its parent's work and no other: no note begins a turn there.
+        wakes = "run" in self._settings().agent.wake_on and not run.context.startswith(SUBAGENTS)
+        writes: list[Write] = [
+            Save(KIND, run.id, msgspec.json.encode(made), self._rows[run.id]),
+            Remove(WORKING, run.id, ANY),
+        ]
+        if await self._tried(run.context, writes, NoteMsg(made.note, run.id), wakes=wakes) is None:
+            return held  # the next life finds out
         self._working.pop(run.id, None)
         self._rows.pop(run.id, None)
-        self._post(item)
-        self._events.emit("run.end", run.context, run.turn, run=run.id, state=run.state)
+        self._events.emit("run.end", run.context, run.turn, run=run.id, state=made.state)
         for waiting in self._waiting.get(run.id, ()):
             if not waiting.done():
                 waiting.set_result(None)
-        self._settle(KIND, run.id)
+        self._crew.settle_bound(KIND, run.id)
+        return made
+
+    async def _tried(
+        self, context: str, writes: list[Write], note: NoteMsg | None = None, *, wakes: bool = False
+    ) -> Row | None:
+        """Write, again and again while the store fails, and return the run's row. None once this life goes down with
+        it."""
+        while True:
+            try:
+                if note is None:
+                    return (await self._records.commit(writes))[0]
+                item, rows = await self._inbox.accept_note(
+                    context, note, ROOT_PRINCIPAL, wakes=wakes, extra=writes, always=True
+                )
+                self._crew.post(item)
+                return next(row for row in rows if row.kind == KIND)
+            except Conflict:
+                # Stored by a commit that was taken for failed; the note that came with it is found by the next life.
+                first = writes[0]
+                row = await self._records.get(KIND, first.id)
+                if row is None or not isinstance(first, Save) or row.state != first.state:
+                    raise
+                return row
+            except (StoreError, OSError) as error:
+                log.warning("how a run stands could not be written down yet: %s", error)
+                if not await self._crew.may_retry(context):
+                    return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from agentd.config import Settings
 from agentd.records import Records
@@ -60,6 +61,12 @@ class Services:
     """Sources that the embedding program handed in, besides the configured ones."""
     is_degraded: bool = False
     """Whether the store fails and work waits for it (`store.on_error: degrade`)."""
+
+    def at_work(self, context: str) -> list[dict[str, Any]]:
+        """The background runs and subagents of a conversation that have not ended."""
+        runs = [{"run": run.id, "tool": run.tool, "started": run.started} for run in self.runs.of_context(context)]
+        children = self.subagents.at_work(context)
+        return runs + [{"subagent": one.id, "mode": one.mode, "started": one.started} for one in children]
 
     async def reload(self, settings: Settings) -> None:
         """Take over other settings; whatever copies of them its parts keep are replaced."""

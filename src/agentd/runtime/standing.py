@@ -3,7 +3,7 @@ time. Reads what the instance has in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import is_
 from typing import Any
 
@@ -46,6 +46,8 @@ class Prompts:
         self._data: dict[Principal, tuple[tuple[object, ...], StandingData]] = {}
         self._made: dict[Principal, Standing] = {}
         self._volatile: tuple[tuple[object, ...], Rendered] | None = None
+        self.at_work: Callable[[str], Sequence[Mapping[str, Any]]] = lambda context: ()
+        """The background runs and subagents of a context that have not ended."""
 
     async def of(self, held: Context, sender: Principal, settings: Settings) -> tuple[Standing, tuple[Message, ...]]:
         """What a request of this context in this sender's name begins with, and what closes it."""
@@ -60,7 +62,7 @@ class Prompts:
             self._events.emit("prompt.changed", held.id, None, segment=changed.segment, at=changed.at)
             self._told_failures(held, "standing", rendered.failures)
         keys = await self._memories.of(held).prompt_keys()
-        volatile = self._volatile_of(prompt, data, held.state, tuple(keys))
+        volatile = self._volatile_of(prompt, data, held.state, tuple(keys), self._work_of(held))
         self._told_failures(held, "volatile", volatile.failures)
         return self._standing_of(sender, rendered.text, tools), closing_block(volatile.text)
 
@@ -80,14 +82,22 @@ class Prompts:
             found = self._data[sender] = (inputs, made)
         return found[1]
 
-    def _volatile_of(self, prompt: Prompt, data: StandingData, state: ContextState, keys: tuple[str, ...]) -> Rendered:
+    def _work_of(self, held: Context) -> tuple[Mapping[str, Any], ...]:
+        """As the prompt tells it: by id, so that the model can ask for it, without what changes by the second."""
+        found = self.at_work(held.id)
+        return tuple({"id": one.get("run") or one["subagent"], "what": one.get("tool", "subagent")} for one in found)
+
+    def _volatile_of(
+        self, prompt: Prompt, data: StandingData, state: ContextState, keys: tuple[str, ...],
+        runs: tuple[Mapping[str, Any], ...],
+    ) -> Rendered:  # fmt: skip
         """The same text while it would read the same, which within a second it does for all contexts without a plan."""
         now = self._clock() // 1000 * 1000
-        inputs = (prompt, data, state.plan, keys, now)
+        inputs = (prompt, data, state.plan, keys, now, runs)
         known = self._volatile
         if known is not None and known[0][3:] == inputs[3:] and all(map(is_, known[0][:3], inputs[:3])):
             return known[1]
-        made = render_volatile(prompt, data, volatile_data(state, keys, now))
+        made = render_volatile(prompt, data, volatile_data(state, keys, now, runs))
         if not made.failures:
             self._volatile = inputs, made
         return made
@@ -110,9 +120,11 @@ def tool_lines(box: ToolBox, sender: Principal, settings: Settings) -> tuple[Too
     return tuple(ToolLine(name, text, wire) for name, text, wire in box.told(sender, settings))
 
 
-def volatile_data(state: ContextState, keys: Sequence[str], now: int) -> VolatileData:
-    """What the volatile part reads of a context. `keys`: of the memory; `now` in ms."""
+def volatile_data(
+    state: ContextState, keys: Sequence[str], now: int, runs: Sequence[Mapping[str, Any]] = ()
+) -> VolatileData:
+    """What the volatile part reads of a context. `keys`: of the memory; `now` in ms; `runs`: at work beside it."""
     plan = plans.plan_of(state.plan)
     return VolatileData(
-        plan=state.plan, plan_text=plans.render(plan) if plan is not None else "", memory_keys=keys, now=now
+        plan=state.plan, plan_text=plans.render(plan) if plan is not None else "", memory_keys=keys, now=now, runs=runs
     )

@@ -30,13 +30,14 @@ from agentkit.core.contracts.surrogates import replace_surrogates
 from agentkit.core.contracts.usage import Usage
 
 from .calls import Refusal
+from .child import Child, narrowed
 from .desk import TurnDesk
 from .effects import open_calls
 from .inbox import Item, Task
 from .preflight import status_text
 from .requests import Prepared
 from .rounds import Rounds
-from .subagents import narrowed
+from .subagents import ORPHANED
 from .tools.base import EndsTurn
 from .waiting import ended
 from .writer import Spent, Writer
@@ -67,16 +68,21 @@ class Stopped(EndsTurn):
 
 
 class Turn:
-    """The turn of one item of the inbox."""
+    """The turn of one item of the inbox. `child`: the subagent that works on it."""
 
-    def __init__(self, writer: Writer, item: Item, notes_behind: Callable[[], list[Item]]) -> None:
+    def __init__(
+        self, writer: Writer, item: Item, notes_behind: Callable[[], list[Item]], child: Child | None = None
+    ) -> None:  # fmt: skip
         self.writer, self.item, self._notes_behind = writer, item, notes_behind
         self.services, self.held = writer.services, writer.held
-        self.sender, self.message = item.sender, item.message
+        # What a note begins is done for whom the conversation belongs to, with no rights but theirs.
+        self.sender = writer.owner if item.kind == "note" else item.sender
+        self.message = item.message
         self.settings = writer.services.settings  # a turn keeps the settings that it started with
-        if (child := writer.services.subagents.of_context(writer.id)) is not None:
+        if child is not None:
+            granted = {held.name for held in self.services.box.granted(self.sender, self.settings)}
             self.sender = replace(self.sender, agent=child.id)
-            self.settings = narrowed(self.settings, child)
+            self.settings = narrowed(self.settings, child, granted)
         self.id, self.task = item.turn, item.task
         self.cancelled = False
         self.cancel_reason = "cancelled"
@@ -99,6 +105,9 @@ class Turn:
         )
         self._deadline = started + limits.deadline.total_seconds()
         self._calls = Rounds(writer, self)
+        self.services.subagents.began(self.id, limits.tokens, lambda: self.loop.tokens, child)
+        if child is not None and self.services.subagents.is_orphan(child):
+            self.cancel(ORPHANED)
 
     @property
     def deadline(self) -> float:
@@ -242,10 +251,8 @@ class Turn:
         over = self.services.governor.is_over(self.held.id, self.sender.id)
         worked_until = self.services.clock() / 1000 - self.services.waits.waited(self.id)
         end = self.loop.guard(worked_until, cancelled=self.cancelled, over_budget=over)
-        if end is None and (spent := self.services.subagents.spent(self.id)):
-            most = self.settings.limits.run.tokens
-            if self.loop.tokens + spent >= most:
-                end = End(EndState.EXHAUSTED_TOKENS, f"{self.loop.tokens + spent:,} of {most:,} tokens, with subagents")
+        if end is None and (reason := self.services.subagents.shares.exhausted(self.id)) is not None:
+            end = End(EndState.EXHAUSTED_TOKENS, reason)
         if end is not None and end.state is EndState.CANCELLED:
             return replace(end, reason=self.cancel_reason)
         if end is not None and over is not None and end.reason == over and self._fails_over_budget:

@@ -49,7 +49,9 @@ async def test_turn_goes_on_and_a_note_tells_the_end() -> None:
         gate.event.set()
         await until(lambda: not agent.services.runs.of_context("c"))
         await agent.until_idle()
-        assert (await notes(agent, "c")) == [f'Run {told["id"]} of post has ended as completed: {{"n":1}}']
+        assert (await notes(agent, "c")) == [
+            f'Run {told["id"]} of post has ended as completed. What it brought, quoted:\n{{"n":1}}'
+        ]
         found = await agent.services.runs.find(told["id"])
         assert found is not None
         assert found.told == {"id": told["id"], "state": "completed", "result": {"n": 1}}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,39 +12,11 @@ from agentd.runtime.daemon import Daemon
 from agentd.runtime.principals import Principal
 from agentkit.core.contracts.requests import ChatRequest, LLMResult
 from agentkit.core.contracts.usage import Usage
-from tests.agentd.daemon.house import House, Said, StrictLLM, answers, notes, results, texts, until
+from tests.agentd.daemon.house import House, Said, answers, notes, results, texts, until
+from tests.agentd.daemon.scripts import asked, has_results, run, script
 
 pytestmark = pytest.mark.anyio
 ANN = Principal("ann")
-
-
-ORDER = re.compile(r"(?:^|>|\n)((?:do|be) \w+)")
-
-
-def asked(request: ChatRequest) -> str:
-    """What the agent of a request was asked last."""
-    found: list[str] = ORDER.findall("\n".join(m.content for m in request.messages if m.role == "user"))
-    return found[-1]
-
-
-def has_results(request: ChatRequest) -> int:
-    """Results since then."""
-    at = max(i for i, m in enumerate(request.messages) if m.role == "user" and ORDER.search(m.content))
-    return sum(m.role == "tool" for m in request.messages[at:])
-
-
-def script(**by: list[Said] | Callable[[ChatRequest], Said]) -> StrictLLM:
-    """A model that says by the second word of what it is asked which list of turns it follows."""
-
-    def answer(request: ChatRequest) -> Said:
-        turns = by[asked(request).split()[1]]
-        return turns(request) if callable(turns) else turns[has_results(request)]
-
-    return StrictLLM(answer=answer)
-
-
-def run(instruction: str = "be child", **more: Any) -> Said:
-    return [("subagent.run", {"instruction": instruction, **more})]
 
 
 async def only(agent: Daemon, context: str = "c") -> Any:
@@ -123,7 +93,6 @@ async def test_its_tokens_are_the_callers() -> None:
 async def test_there_are_only_so_many(limit: str, value: Any, said: str) -> None:
     many: Said = [("subagent.run", {"instruction": "be child", "mode": "async"})] * 3
     house = House(**{f"limits__subagents__{limit}": value})
-    gate_open = False
 
     def child(request: ChatRequest) -> Said:
         return "well"
@@ -134,7 +103,6 @@ async def test_there_are_only_so_many(limit: str, value: Any, said: str) -> None
         found = await results(agent, "c")
         assert [one.is_error for one in found] == [False, False, True], [one.content for one in found]
         assert said in str(found[2].content)
-    assert not gate_open
 
 
 async def test_they_go_only_so_deep() -> None:
@@ -168,7 +136,16 @@ async def test_f49_many_at_once_with_few_slots_all_come_to_an_end() -> None:
         assert (told["woken_by"], [one["result"] for one in told["ended"]]) == ("work", ["well"] * 8)
         assert agent.services.slots.held == 0
         await agent.until_idle()
-        assert len([text for text in await notes(agent, "c") if "has ended as completed: well" in text]) == 8
+        assert (
+            len(
+                [
+                    text
+                    for text in await notes(agent, "c")
+                    if "has ended as completed. What it brought, quoted:\nwell" in text
+                ]
+            )
+            == 8
+        )
 
 
 async def test_those_that_go_on_end_with_the_turn() -> None:
@@ -179,7 +156,7 @@ async def test_those_that_go_on_end_with_the_turn() -> None:
         return "too late"
 
     parent: list[Said] = [run(mode="async"), "done"]
-    model = script(parent=parent, child=lambda request: child(request))  # type: ignore[arg-type, return-value]
+    model = script(parent=parent, child=child)
     async with house.life(model) as agent:
         assert (await agent.ask("do parent", context="c")).text == "done"
         handle = (await only(agent))["handle"]
@@ -197,7 +174,7 @@ async def test_cancel_goes_down() -> None:
         return "too late"
 
     model = script(parent=[run("be middle")], middle=[run("be child")],
-                   child=lambda request: child(request))  # type: ignore[arg-type, return-value]  # fmt: skip
+                   child=child)  # fmt: skip
     async with house.life(model) as agent:
         sent = await agent.send("do parent", context="c")
         await until(lambda: len(model.requests) == 3)
@@ -248,7 +225,7 @@ async def test_f4_restart_in_the_middle_starts_nothing_twice() -> None:
             await house.clock.sleep(1_000)
         return "seven"
 
-    model = script(parent=[run(), "it said so"], child=lambda r: child(r))  # type: ignore[arg-type, return-value]
+    model = script(parent=[run(), "it said so"], child=child)
     async with house.life(model) as agent:
         sent = await agent.send("do parent", context="c")
         await until(lambda: len(model.requests) == 2)
