@@ -66,9 +66,14 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
         """The turns that go on when it ends."""
         return (self.turn, *self.above)
 
+    @property
+    def told_in(self) -> str:
+        """The conversation whose task asks it."""
+        return self.top or self.context
+
     def tell(self, events: Events, name: str, **data: Any) -> None:
         """Emit an event about it, in the turn whose task asks it."""
-        events.emit(name, self.top or self.context, self.turns[-1], gate=self.id, **data)
+        events.emit(name, self.told_in, self.turns[-1], gate=self.id, **data)
 
 
 class Waits:

@@ -14,8 +14,8 @@ from a2a.types.a2a_pb2 import GetTaskRequest, SubscribeToTaskRequest, TaskState
 from tests.agentd.a2a.serving import COMPLETED, message, request, served, told
 from tests.agentd.a2a.test_owners import house
 from tests.agentd.daemon.house import House, Said, StrictLLM, results, until
-from tests.agentd.daemon.test_subagents import run as subagent
-from tests.agentd.daemon.test_subagents import script
+from tests.agentd.daemon.scripts import run as subagent
+from tests.agentd.daemon.scripts import script
 
 pytestmark = pytest.mark.anyio
 ASKED = TaskState.TASK_STATE_INPUT_REQUIRED
