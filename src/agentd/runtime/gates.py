@@ -75,10 +75,10 @@ class Gates:
         wait = msgspec.structs.replace(self._made(call, "timer", ""), until=until)
         await self._waited(wait)
 
-    async def give_up(self, call: Invocation) -> None:
+    async def give_up(self, round: int, index: int) -> None:
         """Close what a call still asks that has come to its end without the answer. Raises Left where it came to that
         because the instance goes down: the next life makes of the call what can be made of it."""
-        for wait in self._waits.questions_of(call.turn, place_of(call, "question")):
+        for wait in self._waits.questions_of(self._turn.id, place(self._turn.id, round, index)):
             if self._waits.is_leaving:
                 raise Left("the instance goes down while a question is open")
             try:
@@ -129,8 +129,17 @@ class Gates:
         return closed
 
 
+def place(turn: str, round: int, index: int) -> str:
+    """Where a call stands, the same in every life."""
+    return f"{turn}:{round}:{index}"
+
+
 def place_of(call: Invocation, kind: str) -> str:
-    """Where a call stands, the same in every life: its turn, round and number. A call may need an approval before it
-    asks something itself."""
-    place = f"{call.turn}:{call.round}:{call.index}"
-    return f"{place}:approval" if kind == "approval" else place
+    """The id of what a call waits for: its place. It may need an approval before it asks something itself."""
+    at = call.turn, call.round, call.index
+    return approval_at(*at) if kind == "approval" else place(*at)
+
+
+def approval_at(turn: str, round: int, index: int) -> str:
+    """The id of the question whether a call may be made."""
+    return f"{place(turn, round, index)}:approval"

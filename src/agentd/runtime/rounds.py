@@ -18,7 +18,7 @@ from agentkit.core.contracts.messages import ToolCall
 
 from .desk import TurnDesk
 from .effects import OpenCall, key_of, stand_in
-from .gates import place_of
+from .gates import approval_at
 from .tools.base import Answer, Invocation
 from .writer import Running, Writer
 
@@ -48,8 +48,8 @@ class Rounds:
             await self._writer.commit()
             self._services.kills.reach("round.started")
             found = await self._turn.unless_stopped(self._dispatch_all(step))
-            for at, call in enumerate(step.calls):
-                await self._ended(self._asked(call, step.number, at))
+            for at in range(len(step.calls)):
+                await self._ended(step.number, at)
             for call, answer in zip(step.calls, found, strict=True):
                 await self._record(call, answer, step.number)
         else:
@@ -65,15 +65,15 @@ class Rounds:
             await self._turn.unless_stopped(self._services.servers.all_looked_at())
         for found in left:
             call = message_of(AssistantMsg(tool_calls=(found.call,))).tool_calls[0]
-            asked = self._asked(call, found.round, found.index)
-            if not found.is_started and await self._services.waits.find(place_of(asked, "approval")) is not None:
+            approval = approval_at(self._turn.id, found.round, found.index)
+            if not found.is_started and await self._services.waits.find(approval) is not None:
                 await self._run_next(call, found.round, found.index, commits=False)
                 continue
             if found.call.name not in box.repeatable:
                 if found.is_started:
                     self._services.events.emit("effect.unknown", self._held.id, self._turn.id, call=found.call.id)
                 self.put_in_place(found, "the process ended in the middle of it")
-                await self._turn.desk.gates.give_up(asked)
+                await self._turn.desk.gates.give_up(found.round, found.index)
                 continue
             await self._run_one(call, found.round, found.index)
         return self._over(left[0].round)
@@ -89,7 +89,9 @@ class Rounds:
 
     async def _run_next(self, call: ToolCall, number: int, index: int, *, commits: bool) -> None:
         """Run a call once it may be run. `commits`: what led to it is not durable yet."""
-        if self._services.box.needs_approval(call.name, self._turn.settings):
+        needs = self._services.box.needs_approval(call.name, self._turn.settings)
+        # What was asked counts, whatever the settings of this life are.
+        if needs or self._services.waits.is_known(approval_at(self._turn.id, number, index)):
             refused = await self._turn.unless_stopped(self._approved(call, number, index))
             if refused is not None:
                 await self._record(call, refused, number, was_run=False)
@@ -114,16 +116,16 @@ class Rounds:
     async def _run_one(self, call: ToolCall, number: int, index: int) -> None:
         async with self._services.box.holding(call.name, self._turn.desk):
             answer = await self._turn.unless_stopped(self._dispatch(call, number, index))
-            await self._ended(self._asked(call, number, index))
+            await self._ended(number, index)
             await self._record(call, answer, number)
 
     async def _dispatch_all(self, step: Round) -> list[Answer]:
         jobs = [self._dispatch(call, step.number, at) for at, call in enumerate(step.calls)]
         return list(await asyncio.gather(*jobs))
 
-    async def _ended(self, asked: Invocation) -> None:
+    async def _ended(self, number: int, index: int) -> None:
         """A call is over, and with it what it asked; what goes on holds a slot again."""
-        await self._turn.desk.gates.give_up(asked)
+        await self._turn.desk.gates.give_up(number, index)
         if self._writer.is_parked:
             await self._turn.unless_stopped(self._writer.go_on())
 

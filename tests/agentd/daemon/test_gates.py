@@ -294,6 +294,18 @@ async def test_f21_approval_survives_a_restart_and_the_call_is_run_after_it() ->
         assert house.hands.names() == ["post"]
 
 
+async def test_what_a_person_refused_is_not_run_by_a_life_that_would_not_have_asked() -> None:
+    house, model = House(agent__approval='["post"]'), posting()
+    async with house.life(model, people=True) as agent:
+        wait = await asked(agent)
+        await house.end(agent)
+        await agent.answer(task_of(wait), "no, never")
+    async with house.life(model, people=True, given={"agent__approval": "[]"}) as agent:
+        await agent.wait(task_of(wait))
+        assert "did not approve it: never" in await last(agent)
+        assert house.hands.calls == []
+
+
 async def test_calls_that_only_read_wait_too_and_nobody_to_ask_means_no() -> None:
     house = House(agent__approval='["look"]')
     async with house.life(StrictLLM([("look", {}), ("look", {})], "done")) as agent:
