@@ -30,8 +30,9 @@ class Unfitting(ValueError):
 
 
 def fitting(wait: Wait, parts: Sequence[Part]) -> Any:
-    """The answer that a message gives: the data of its only part, else its text. Unfitting where the question has
-    options or a schema that it does not meet. Text is read as JSON only where the schema refuses it as text."""
+    """The answer that a message gives: the data of its only part, else its text; None if it declines.
+    Unfitting where the question has options or a schema that it does not meet. Text is read as JSON only where the
+    schema refuses it as text."""
     if len(parts) == 1 and isinstance(parts[0], (DataPart, msgspec.Raw)):
         return _fits(wait, _data(parts[0]), None)
     others = [part for part in parts if not isinstance(part, TextPart)]
@@ -50,7 +51,8 @@ def expected(wait: Wait) -> str:
     if wait.options:
         return "it takes one of " + ", ".join(repr(option) for option in wait.options)
     if wait.schema is not None:
-        return f"it takes what this JSON Schema describes: {wire_json(wait.schema)}"
+        or_no = ", or no" if wait.may_decline else ""
+        return f"it takes what this JSON Schema describes{or_no}: {wire_json(wait.schema)}"
     return "it takes any text"
 
 
@@ -63,6 +65,8 @@ def _fits(wait: Wait, value: Any, text: str | None) -> Any:
         return value
     if wait.schema is None:
         return value
+    if wait.may_decline and text is not None and _word(text) in NO:
+        return None
     checker = Checker(wait.schema, what="the schema of the question")
     fault = checker.fault(value, of="the answer")
     if fault is not None and text is not None:
@@ -80,11 +84,15 @@ def _fits(wait: Wait, value: Any, text: str | None) -> Any:
 def _approval(wait: Wait, value: Any, text: str | None) -> dict[str, Any]:
     if text is not None:
         word, _, reason = text.replace(",", " ").replace(":", " ").partition(" ")
-        if word.strip(".!").lower() in YES | NO:
-            return {"approved": word.strip(".!").lower() in YES, "reason": reason.strip()}
+        if _word(word) in YES | NO:
+            return {"approved": _word(word) in YES, "reason": reason.strip()}
     elif isinstance(value, dict) and type(value.get("approved")) is bool:
         return {"approved": value["approved"], "reason": str(value.get("reason", ""))}
     raise Unfitting(f"{_shown(value)} is no answer to a question for approval; {expected(wait)}")
+
+
+def _word(text: str) -> str:
+    return text.strip(".!").lower()
 
 
 def approving(tool: str, arguments: dict[str, Any]) -> str:

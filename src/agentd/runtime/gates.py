@@ -43,7 +43,7 @@ class Gates:
                 raise ToolError(str(error)) from error
         wait = self._made(call, "question", question, seconds=seconds)
         if part:
-            wait = msgspec.structs.replace(wait, id=f"{wait.id}:{part}")
+            wait = msgspec.structs.replace(wait, id=f"{wait.id}:{part}", may_decline=schema is not None)
         wait = msgspec.structs.replace(
             wait, options=tuple(options), schema=None if schema is None else dict(schema), asked_by=call.tool
         )

@@ -35,8 +35,9 @@ class NotOpen(LookupError):
 class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
     """One wait of a turn. `id`: the place of its call in the turn. `owner`: whose question it is, who may answer it
     beside operators. `task`: the one that asks it; a subagent asks with the task at the top, `above` are the turns that
-    wait for the subagent, the top one last, and `top` is its conversation. `until`: when it is over by itself;
-    `closed`: when it ended, `how`: answered, over or ended (nobody asks any more). Times in ms."""
+    wait for the subagent, the top one last, and `top` is its conversation. `may_decline`: no is an answer, whatever the
+    schema. `until`: when it is over by itself; `closed`: when it ended, `how`: answered, over or ended (nobody asks any
+    more). Times in ms."""
 
     id: str
     kind: Literal["question", "approval", "timer", "work"]
@@ -51,6 +52,7 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
     question: str = ""
     options: tuple[str, ...] = ()
     schema: dict[str, Any] | None = None
+    may_decline: bool = False
     asked_by: str = ""
     closed: int | None = None
     how: str = ""

@@ -187,7 +187,7 @@ class World:
                 assert found[0].is_error == (job.kind == "timed"), job
 
 
-@settings(max_examples=400 if os.environ.get("AGENTKIT_SOAK") else 25, deadline=None)
+@settings(max_examples=200 if os.environ.get("AGENTKIT_SOAK") else 25, deadline=None)
 @given(st.lists(STEPS, max_size=12))
 async def test_f47_f50_waits_in_any_order_of_events(steps: list[tuple[str, Any]]) -> None:
     await World().play(steps)

@@ -388,9 +388,14 @@ async def test_a_reload_brings_the_first_server(tmp_path: Path) -> None:
         assert await do(agent, "peer.post", n=1) == "[ok] posted 1"
 
 
-@pytest.mark.parametrize("people", [True, False])
-async def test_server_that_wants_to_know_something_asks_a_person(tmp_path: Path, people: bool) -> None:
-    """A question of a call in the middle of it: its answer is data by the server's schema."""
+@pytest.mark.parametrize(
+    ("people", "answer", "told"),
+    [(True, '{"colour": "red"}', "[ok] accept red"), (True, "No.", "[ok] decline"), (False, "", "")],
+)
+async def test_server_that_wants_to_know_something_asks_a_person(
+    tmp_path: Path, people: bool, answer: str, told: str
+) -> None:
+    """A question of a call in the middle of it: its answer is data by the server's schema, or no."""
     async with house_of(tmp_path / "log").life(Orders().llm, people=people) as agent:
         await is_up(agent, "peer")
         sent = await agent.send(order(("ask", {})), context="c")
@@ -400,6 +405,6 @@ async def test_server_that_wants_to_know_something_asks_a_person(tmp_path: Path,
             assert asked.question == "The server peer asks: Which colour?"
             with pytest.raises(ValueError, match="JSON Schema"):
                 await agent.answer(sent.task.id, "red")
-            await agent.answer(sent.task.id, '{"colour": "red"}')
+            await agent.answer(sent.task.id, answer)
         said = (await agent.wait(sent.task.id)).text
-        assert said == "[ok] accept red" if people else "accept" not in said
+        assert said == told if people else "accept" not in said
