@@ -28,9 +28,18 @@ def has_results(request: ChatRequest) -> int:
 
 def handle_of(request: ChatRequest, at: int = 0) -> str:
     """The handle of the subagent that was started as number `at`."""
+    return _nth(request, "handle", at)
+
+
+def id_of(request: ChatRequest, at: int = 0) -> str:
+    """The id of the background run that was started as number `at`."""
+    return _nth(request, "id", at)
+
+
+def _nth(request: ChatRequest, key: str, at: int) -> str:
     told = [json.loads(m.content) for m in request.messages if m.role == "tool" and m.content.startswith("{")]
-    handles: list[str] = list(dict.fromkeys(one["handle"] for one in told if "handle" in one))
-    return handles[at] if at < len(handles) else ""
+    found: list[str] = list(dict.fromkeys(one[key] for one in told if key in one))
+    return found[at] if at < len(found) else "none yet"
 
 
 def script(**by: Script) -> StrictLLM:

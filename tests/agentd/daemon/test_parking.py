@@ -13,9 +13,9 @@ from agentd.runtime.tools.base import Answer, Invocation, Tool
 from agentd.runtime.waits import NotOpen, Wait
 from agentkit.core.contracts.requests import ChatRequest
 from tests.agentd.daemon.house import House, Said, StrictLLM, forever, log_of, notes, results, settled, until
+from tests.agentd.daemon.scripts import run as subagent
+from tests.agentd.daemon.scripts import script
 from tests.agentd.daemon.test_gates import asked, asking, last, task_of
-from tests.agentd.daemon.test_subagents import run as subagent
-from tests.agentd.daemon.test_subagents import script
 
 pytestmark = pytest.mark.anyio
 ANN, BOB = Principal("ann"), Principal("bob")
