@@ -7,6 +7,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
+from agentkit.core.contracts.errors import PermanentError
 from agentkit.core.contracts.requests import ChatRequest
 from tests.agentd.daemon.house import Said, StrictLLM
 
@@ -17,7 +18,7 @@ Script: TypeAlias = list[Said] | Callable[[ChatRequest], Said | Awaitable[Said]]
 def asked(request: ChatRequest) -> str:
     """What the agent of a request was asked last."""
     found: list[str] = ORDER.findall("\n".join(m.content for m in request.messages if m.role == "user"))
-    return found[-1]
+    return found[-1] if found else ""
 
 
 def has_results(request: ChatRequest) -> int:
@@ -46,6 +47,8 @@ def script(**by: Script) -> StrictLLM:
     """A model that says by the second word of what it is asked which turns it follows."""
 
     def answer(request: ChatRequest) -> Said | Awaitable[Said]:
+        if request.response_format is not None:
+            return PermanentError("this model writes no summaries")
         turns = by[asked(request).split()[1]]
         return turns(request) if callable(turns) else turns[has_results(request)]
 
