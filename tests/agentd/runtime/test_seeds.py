@@ -92,7 +92,7 @@ async def test_fork_has_the_skills_that_are_loaded(tmp_path: Path) -> None:
 
 
 async def test_summary_is_handed_on_as_a_note() -> None:
-    """The summarising call has no script and fails, so the summary is made by code, which keeps what people said."""
+    """What was folded and what is still shown: made by code, which keeps the rules of people word for word."""
     first: list[Said] = ["well. " + "lorem ipsum dolor " * 200]
     model = script(first=first, parent=[run(context="summary"), "done"], child=["well"])
     async with House(context__keep_last=1).life(model) as agent:
