@@ -57,7 +57,7 @@ async def _chat(found: Settings, context: str | None) -> int:
         if sys.stdin.isatty():
             click.echo(f"conversation {conversation}. {HELP}")
         lines = _lines()
-        open_ = next((one.task for one in agent.questions() if one.context == conversation and one.task), None)
+        open_ = next((one.task for one in agent.questions() if one.told_in == conversation and one.task), None)
         if open_ is not None and not await _told(agent, open_, conversation, lines):
             return 0
         while (line := await _next(lines)) is not None:
@@ -106,7 +106,7 @@ async def _answered(agent: Daemon, task: str, asked: Wait, lines: asyncio.Queue[
     from agentd.runtime.waits import NotOpen
     from agentkit.inspect.markup import visible
 
-    closed = asyncio.ensure_future(agent.services.waits.until_closed(asked))
+    closed = asyncio.ensure_future(agent.closed(asked))
     try:
         while True:
             said = asyncio.ensure_future(_next(lines))

@@ -105,6 +105,7 @@ class Life:
 
     def __init__(self, agent: Daemon, again: Callable[[], Settings], signals: Signals) -> None:
         self.agent, self.again, self.signals = agent, again, signals
+        self._waits_for_others = False
 
     async def _reloads(self) -> None:
         while True:
@@ -168,10 +169,15 @@ class Life:
         from agentd.cli.starting import CannotStart, StoreFailed
         from agentd.context.record import ROOT
         from agentd.runtime.inbox import Busy, Draining
+        from agentd.runtime.waits import Wait
         from agentkit.core.contracts.errors import StoreError
 
         try:
-            task = await self.agent.ask(found.agent.prompt or "", context=ROOT)
+            sent = await self.agent.send(found.agent.prompt or "", context=ROOT)
+            while isinstance(task := await self.agent.wait_or_ask(sent.task.id), Wait):
+                if not self.agent.can_ask:
+                    return self._left(task.question)
+                await self.agent.closed(task)
         except StoreError as error:
             raise StoreFailed(str(error)) from error
         except (Busy, Draining) as error:
@@ -185,12 +191,23 @@ class Life:
             click.echo(f"agentd: {task.end_state}: {task.reason}", err=True)
         return task.exit if task.exit is not None else UNFINISHED
 
+    def _left(self, question: str) -> int:
+        """Nobody can be asked here, and the question is to wait (`agent.ask_human_fallback`): for another life."""
+        from agentkit.inspect.markup import visible
+
+        self._waits_for_others = True
+        told = f"agentd: it asks, and waits for the answer in `agentd chat --context root`: {question}"
+        click.echo(visible(told), err=True)
+        return UNFINISHED
+
     async def _until_idle(self, found: Settings, prompt: object) -> None:
         """Until nothing has been to do for `lifecycle.idle_grace`; at once when there was a prompt alone."""
         import asyncio
 
         if isinstance(prompt, asyncio.Task):
             await asyncio.wait({prompt})
+            if self._waits_for_others:
+                return
         while True:
             await self.agent.until_idle()
             seen = self.agent.events.last

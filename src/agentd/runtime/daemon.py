@@ -256,6 +256,15 @@ class Daemon:
                 raise
         return found
 
+    @property
+    def can_ask(self) -> bool:
+        """Whether questions are answered in this life."""
+        return self.services.waits.can_ask
+
+    async def closed(self, question: Wait) -> Wait:
+        """A question once it is answered, or over."""
+        return await self.services.waits.until_closed(question)
+
     async def wait_or_ask(self, task: str) -> Task | Wait:
         """A task once it has ended, or the question that it asks first."""
         ended = asyncio.ensure_future(self.actors.wait(task))

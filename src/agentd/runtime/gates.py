@@ -78,7 +78,7 @@ class Gates:
     async def give_up(self, call: Invocation) -> None:
         """Close what a call still asks that has come to its end without the answer. Raises Left where it came to that
         because the instance goes down: the next life makes of the call what can be made of it."""
-        for wait in self._waits.of_call(place_of(call, "question")):
+        for wait in self._waits.questions_of(call.turn, place_of(call, "question")):
             if self._waits.is_leaving:
                 raise Left("the instance goes down while a question is open")
             try:

@@ -66,9 +66,14 @@ class Wait(msgspec.Struct, frozen=True, omit_defaults=True):
         """The turns that go on when it ends."""
         return (self.turn, *self.above)
 
+    @property
+    def told_in(self) -> str:
+        """The conversation whose task asks it."""
+        return self.top or self.context
+
     def tell(self, events: Events, name: str, **data: Any) -> None:
         """Emit an event about it, in the turn whose task asks it."""
-        events.emit(name, self.top or self.context, self.turns[-1], gate=self.id, **data)
+        events.emit(name, self.told_in, self.turns[-1], gate=self.id, **data)
 
 
 class Waits:
@@ -135,10 +140,10 @@ class Waits:
         """Whether an earlier life has left this wait, or this one has begun it."""
         return id in self._held
 
-    def of_call(self, place: str) -> list[Wait]:
-        """What the call at a place still waits for."""
-        mine = (self._held[id] for id in self._held if id == place or id.startswith(f"{place}:"))
-        return [wait for wait in mine if wait.is_open]
+    def questions_of(self, turn: str, place: str) -> list[Wait]:
+        """What a call still asks of people, by its turn and its place in it."""
+        mine = (self._held[id] for id in self._by_turn.get(turn, ()) if id == place or id.startswith(f"{place}:"))
+        return [wait for wait in mine if wait.is_open and wait.kind in PEOPLE]
 
     def waited(self, turn: str) -> float:
         """Seconds that a turn and its subagents have waited so far for people and times, which no limit of its time

@@ -14,6 +14,8 @@ from a2a.types.a2a_pb2 import GetTaskRequest, SubscribeToTaskRequest, TaskState
 from tests.agentd.a2a.serving import COMPLETED, message, request, served, told
 from tests.agentd.a2a.test_owners import house
 from tests.agentd.daemon.house import House, Said, StrictLLM, results, until
+from tests.agentd.daemon.scripts import run as subagent
+from tests.agentd.daemon.scripts import script
 
 pytestmark = pytest.mark.anyio
 ASKED = TaskState.TASK_STATE_INPUT_REQUIRED
@@ -127,3 +129,67 @@ async def test_data_answers_what_asks_for_data() -> None:
         params["message"]["parts"] = [{"data": {"n": 3}}]
         assert (await at.task(params=params))["status"]["state"] == "TASK_STATE_COMPLETED"
         assert (await results(at.agent, "c"))[0].content["answer"] == {"n": 3}
+
+
+async def test_what_was_asked_and_answered_is_history_and_what_is_asked_is_the_status() -> None:
+    async with served(asking({"question": "First?"}, {"question": "Second?"})) as at:
+        task = (await at.task(params=message("go", contextId="c")))["id"]
+        await at.task(params=message("one", id="m2", contextId="c", taskId=task))
+        shown = await at.task("GetTask", {"id": task})
+        said = [(one["role"], one["parts"][0]["text"]) for one in shown["history"]]
+        assert said == [("ROLE_USER", "go"), ("ROLE_AGENT", "First?"), ("ROLE_USER", "one")]
+        assert shown["status"]["message"]["parts"][0]["text"] == "Second?"
+        assert len({one["messageId"] for one in shown["history"]}) == 3
+        await at.task(params=message("two", id="m3", contextId="c", taskId=task))
+        shown = await at.task("GetTask", {"id": task})
+        said = [(one["role"], one["parts"][0]["text"]) for one in shown["history"]]
+        assert said[3:] == [("ROLE_AGENT", "Second?"), ("ROLE_USER", "two"), ("ROLE_AGENT", "done")]
+
+
+async def test_answer_that_names_its_question_is_none_to_another_one() -> None:
+    """What a person approves is what was shown, even if the question has changed meanwhile."""
+    async with served(asking({"question": "First?"}, {"question": "Second?"})) as at:
+        first = await at.task(params=message("go", contextId="c"))
+        task, shown = first["id"], first["status"]["message"]["messageId"]
+
+        def named(text: str, id: str) -> dict[str, Any]:
+            params = message(text, id=id, taskId=task)
+            params["message"]["metadata"] = {"agentd/question": shown}
+            return params
+
+        second = await at.task(params=named("one", "m2"))
+        assert second["status"]["message"]["messageId"] != shown
+        late = await at.rpc("SendMessage", named("one again", "m3"))
+        assert (late["error"]["code"], "asks something else by now" in str(late["error"])) == (-32004, True)
+        assert at.agent.question(task) is not None
+
+
+async def test_subagents_question_reaches_whoever_follows_the_task_above_it() -> None:
+    ask: Said = [("ask_human", {"question": "Which?"})]
+    model = script(parent=[subagent(), "it said so"], child=[ask, ask, "red it is"])
+    async with served(model) as at:
+        client = await create_client(at.url)
+        events = await told(client, request("do parent", context_id="c"))
+        assert events[-1].status_update.status.state == ASKED
+        task = events[0].task.id
+        followed = client.subscribe(SubscribeToTaskRequest(id=task))
+        assert (await anext(followed)).task.status.message.parts[0].text == "Which?"
+        again = await at.task(params=message("red", id="m2", taskId=task))
+        assert (again["id"], again["status"]["state"]) == (task, "TASK_STATE_INPUT_REQUIRED")
+        assert [event async for event in followed][-1].status_update.status.state == ASKED
+        done = await at.task(params=message("red", id="m3", taskId=task))
+        assert (done["status"]["state"], done["artifacts"][0]["parts"][0]["text"]) == (
+            "TASK_STATE_COMPLETED",
+            "it said so",
+        )
+        await client.close()
+
+
+async def test_commands_are_answered_while_a_task_asks() -> None:
+    async with served(asking()) as at:
+        task = (await at.task(params=message("go", contextId="c")))["id"]
+        params = message(id="m2", contextId="c")
+        params["message"]["parts"] = [{"data": {"agentd": {"op": "context.get"}}}]
+        answered = await at.rpc("SendMessage", params)
+        assert answered["result"]["message"]["parts"][0]["data"]["agentd"]["id"] == "c"
+        assert at.agent.question(task) is not None

@@ -164,3 +164,13 @@ def test_prompt_has_nobody_to_ask(tmp_path: Path, capfd: pytest.CaptureFixture[s
     assert capfd.readouterr().out == "Kept.\n"
     assert agentd("memory", "list", "-c", file) == 0
     assert '"k"' not in capfd.readouterr().out
+
+
+def test_prompt_leaves_a_question_to_another_life(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    more = {"preflight": "never", "ask_human_fallback": "wait"}
+    file = agent(tmp_path, a2a={"listen": "off"}, agent=more)
+    assert agentd("-c", file, "--prompt", "paint it") == 3
+    printed = capfd.readouterr()
+    assert (printed.out, "agentd chat --context root`: Which colour?" in printed.err) == ("", True)
+    again = say(tmp_path, "chat", "-c", str(file), "--context", "root", stdin="blue\n")
+    assert again.stdout.splitlines() == ["? Which colour? (red / blue)", "Painted."]
