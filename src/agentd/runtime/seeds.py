@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from agentd.context.messages import source
 from agentd.context.record import AssistantMsg, Control, Entry, How, Masking, Msg, NoteMsg, ToolMsg
 from agentd.context.resident import Context
 from agentd.context.view import View, of_state
-from agentkit.state.compaction import render_summary
+from agentkit.state.compaction import Summary, extract, render_summary
 
 from .effects import open_calls, stand_in
 
@@ -24,22 +25,27 @@ def seeds(how: str, parent: Context, call: str, summary_tokens: int) -> list[Msg
     """
     if how == "none":
         return []
-    shown, made = of_state(parent.state), list[Msg | Control]()
-    if shown.summary:
-        text = render_summary(shown.summary, max_tokens=summary_tokens).text
-        made.append(NoteMsg(f"What came before in the conversation that you work for:\n{text}", parent.id))
+    shown = of_state(parent.state)
+    entries = shown.entries(parent.entries)
     if how == "fork":
-        entries = shown.entries(parent.entries)
+        made = list(_before(shown.summary, parent, summary_tokens))
         numbers = {entry.n: len(made) + at for at, entry in enumerate(entries, 1)}
-        made += [entry.body for entry in entries]
-        made += _closed(entries, call)
-        made += _marks(shown, numbers)
-    elif not shown.summary:
-        said = [entry.body for entry in shown.entries(parent.entries)]
-        texts = [body.text for body in said if isinstance(body, AssistantMsg) and body.text]
-        if texts:
-            made.append(NoteMsg(f"What was said last in the conversation that you work for:\n{texts[-1]}", parent.id))
-    return made
+        return [*made, *(entry.body for entry in entries), *_closed(entries, call), *_marks(shown, numbers)]
+    # By code: a summary that a model writes would have the subagent wait for it.
+    told = extract(source(entry, None, parent.known) for entry in entries if entry.is_message)
+    return [*_before(shown.summary.merge(told), parent, summary_tokens), *_said_last(entries, parent)]
+
+
+def _before(summary: Summary, parent: Context, most: int) -> Iterator[NoteMsg]:
+    if summary:
+        text = render_summary(summary, max_tokens=most).text
+        yield NoteMsg(f"What came before in the conversation that you work for:\n{text}", parent.id)
+
+
+def _said_last(entries: list[Entry], parent: Context) -> Iterator[NoteMsg]:
+    texts = [entry.body.text for entry in entries if isinstance(entry.body, AssistantMsg) and entry.body.text]
+    if texts:
+        yield NoteMsg(f"What was said last in the conversation that you work for:\n{texts[-1]}", parent.id)
 
 
 def _closed(entries: list[Entry], call: str) -> Iterator[ToolMsg]:

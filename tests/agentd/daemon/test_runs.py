@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
-from agentd.runtime.daemon import Daemon
+from agentd.context.record import FilePart
+from agentd.runtime.daemon import Busy, Daemon
 from agentd.runtime.principals import Principal
-from agentd.runtime.tools.base import Invocation
-from tests.agentd.daemon.house import House, Said, StrictLLM, notes, results, until
+from agentd.runtime.retention import Janitor
+from agentd.runtime.tools.base import Answer, Invocation, Tool
+from agentkit.core.testing import FaultyStore
+from agentkit.state.stores import InMemoryStore
+from tests.agentd.daemon.house import House, Said, StrictLLM, notes, results, settled, until
 
 pytestmark = pytest.mark.anyio
 ANN = Principal("ann")
@@ -186,3 +190,118 @@ async def test_run_has_a_time_of_its_own() -> None:
         house.clock.advance(91)
         found = await agent.services.runs.until_ended(run)
         assert (found.state, "did not end within 90 s" in found.text) == ("failed", True)
+
+
+async def test_time_of_a_run_is_that_of_all_lives() -> None:
+    house = House()
+    Gate(house, "look")
+    async with house.life(StrictLLM(start("look", deadline="90s"), "started"), sleep=house.clock.sleep) as agent:
+        await agent.ask("go", context="c")
+        run = (await one(agent))["id"]
+        await until(lambda: bool(house.hands.calls))
+        house.clock.advance(80)
+        await agent.services.runs.aclose()
+        await house.end(agent)
+    async with house.life(StrictLLM("hello"), sleep=house.clock.sleep) as agent:
+        await until(lambda: len(house.hands.calls) == 2)
+        house.clock.advance(11)
+        assert (await agent.services.runs.until_ended(run)).state == "failed"
+
+
+async def test_end_is_told_however_much_waits() -> None:
+    house = House(limits__inbox=1)
+    gate = Gate(house, "look")
+    async with house.life(StrictLLM(start("look"), "started", "hello")) as agent:
+        await agent.ask("go", context="c")
+        agent.pause()
+        await agent.send("wait", context="d")
+        with pytest.raises(Busy):
+            await agent.send("too much", context="d")
+        gate.event.set()
+        await until(lambda: agent.services.runs.is_idle)
+        agent.resume()
+        await agent.until_idle()
+        assert len(await notes(agent, "c")) == 1
+
+
+async def test_f48_drain_and_idleness_wait_for_runs() -> None:
+    house = House()
+    gate = Gate(house, "look")
+    async with house.life(StrictLLM(start("look"), "started")) as agent:
+        await agent.ask("go", context="c")
+        run = (await one(agent))["id"]
+        idle, drained = asyncio.ensure_future(agent.until_idle()), asyncio.ensure_future(agent.drain())
+        await settled()
+        assert not idle.done()
+        assert not drained.done()
+        gate.event.set()
+        assert await drained
+        await idle
+        found = await agent.services.runs.find(run)
+        assert found is not None
+        assert found.state == "completed"
+    async with house.life(StrictLLM("hello")) as agent:
+        await agent.until_idle()
+        assert len(await notes(agent, "c")) == 1, "a note of a drained life is taken up by the next one"
+
+
+async def test_f14_store_that_breaks_at_the_end_of_a_run_delays_it() -> None:
+    store = FaultyStore(InMemoryStore())
+    house = House(store=store, store__on_error="degrade")
+    gate = Gate(house, "look")
+    async with house.life(StrictLLM(start("look"), "started"), sleep=house.clock.sleep) as agent:
+        await agent.ask("go", context="c")
+        store.break_down()
+        gate.event.set()
+        for _ in range(20):  # less than the lease lasts
+            await settled()
+            house.clock.advance(0.25)
+        store.mend()
+        for _ in range(20):
+            await settled()
+            house.clock.advance(1)
+        assert agent.services.runs.is_idle
+        assert len(await notes(agent, "c")) == 1
+        assert await agent.services.records.ids("running") == []
+
+
+async def test_pictures_of_a_result_are_left_out_and_that_is_said() -> None:
+    async def draw(asked: Invocation) -> Answer:
+        return Answer({"n": 1}, parts=(FilePart(media_type="image/png"),))
+
+    house = House()
+    model = StrictLLM(start("draw"), "started")
+    async with house.life(model, tools=[Tool("draw", "draws", {"type": "object"}, draw)]) as agent:
+        await agent.ask("go", context="c")
+        run = (await one(agent))["id"]
+        result = (await agent.services.runs.until_ended(run)).told["result"]
+        assert (result["content"], "1 pictures or files" in result["left_out"]) == ({"n": 1}, True)
+
+
+async def test_operators_turns_reach_the_runs_of_all() -> None:
+    house = House()
+    gate = Gate(house, "look")
+    async with house.life(StrictLLM(start("look"), "done")) as agent:
+        await agent.ask("go", context="mine", principal=ANN)
+        run = (await one(agent, context="mine"))["id"]
+        gate.event.set()
+    async with house.life(StrictLLM([("run.status", {"id": run})], "done")) as agent:
+        await agent.ask("go", context="ops")
+        assert (await one(agent, context="ops"))["state"] == "completed"
+
+
+async def test_retention_keeps_what_is_at_work() -> None:
+    house = House(store__retention__runs="1h", limits__run__deadline="10h")
+    Gate(house, "look")
+    async with house.life(StrictLLM([*start("look"), *start("memory.list")], "started")) as agent:
+        await agent.ask("go", context="c")
+        run = (await one(agent))["id"]
+        house.clock.advance(7_200)
+        janitor = Janitor(agent.services.records, agent.services.residents, agent.services.clock)
+        assert (await janitor.sweep(agent.services.settings))["runs"] == 0
+        found = await agent.services.runs.find(run)
+        assert found is not None
+        await agent.services.runs.cancel(found, "over")
+        house.clock.advance(7_200)
+        assert (await janitor.sweep(agent.services.settings))["runs"] == 1
+        assert await agent.services.runs.find(run) is None

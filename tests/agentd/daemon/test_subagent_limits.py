@@ -11,8 +11,7 @@ from agentd.config import Changes
 from agentd.runtime.principals import Principal
 from agentkit.core.contracts.requests import ChatRequest, LLMResult
 from agentkit.core.contracts.usage import Usage
-from agentkit.core.testing import FaultyStore
-from agentkit.state.stores import InMemoryStore
+from tests.agentd.daemon.doubtful import Doubtful
 from tests.agentd.daemon.house import House, Said, forever, notes, results, settings_of, settled, texts, until
 from tests.agentd.daemon.scripts import asked, handle_of, has_results, run, script
 
@@ -190,24 +189,6 @@ async def test_f44_turn_of_a_note_has_the_rights_of_whose_conversation_it_is() -
         offered = [{tool.name for tool in one.tools or ()} for one in model.requests]
         assert offered[2] == offered[0], "what a note begins may do no more"
         assert "post" not in offered[2]
-
-
-class Doubtful(FaultyStore):
-    """Commit number `nth` from `arm` on is done (`lost`) or not, and nobody can tell: the store is broken from then on,
-    until `mend`."""
-
-    def __init__(self, *, lost: bool) -> None:
-        super().__init__(InMemoryStore())
-        self.left, self.lost = 0, lost
-
-    async def commit(self, *args: Any, **how: Any) -> Any:
-        self.left -= 1
-        if self.left != 0:
-            return await super().commit(*args, **how)
-        if self.lost:
-            await super().commit(*args, **how)
-        self.break_down()
-        raise OSError(5, "the store broke down at this commit, on purpose")
 
 
 @pytest.mark.parametrize("lost", [False, True])

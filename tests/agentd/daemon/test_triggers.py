@@ -15,9 +15,13 @@ from typing import Any
 import pytest
 
 from agentd.config import Changes, Settings
+from agentd.context.registry import NotYours
+from agentd.records import ANY, Save
 from agentd.runtime.daemon import Daemon
+from agentd.runtime.principals import Principal
 from agentkit.core.testing import FaultyStore
 from agentkit.state.stores import InMemoryStore
+from tests.agentd.daemon.doubtful import Doubtful
 from tests.agentd.daemon.house import START, House, StrictLLM, forever, settings_of, settled, users
 
 pytestmark = pytest.mark.anyio
@@ -122,6 +126,93 @@ async def test_f14_store_that_fails_delays_a_tick_and_loses_none() -> None:
             place.clock.advance(1)
             await settled()
         assert await told(agent) == 1
+
+
+@pytest.mark.parametrize("owner", ["ann", ""])
+async def test_f44_speaks_in_the_name_of_whose_conversation_it_is(owner: str) -> None:
+    """A trigger has no more rights in a conversation than who owns it; one that it opened is the operators'."""
+    place = house("[{name: a, every: 1h, prompt: look, context: case}]", tools__grants='{"user": ["look"]}')
+    model = StrictLLM("looked")
+    async with life(place, model) as agent:
+        if owner:
+            await agent.ask("hello", context="case", principal=Principal(owner))
+        await settled()
+        place.clock.advance(HOUR)
+        await told(agent, "case")
+        said = (await users(agent, "case"))[-1]
+        assert said.principal == (owner or "operator")
+        assert ({tool.name for tool in model.requests[-1].tools or ()} == {"look"}) == bool(owner)
+        if not owner:
+            with pytest.raises(NotYours):
+                await agent.send("mine now", context="case", principal=Principal("bob"))
+
+
+async def test_f48_paused_it_is_taken_in_and_waits() -> None:
+    place = house()
+    async with life(place, StrictLLM("looked")) as agent:
+        await settled()
+        agent.pause()
+        for _ in range(3):
+            place.clock.advance(HOUR)
+            await settled()
+        assert (len(agent.services.inbox.waiting), agent.actors.running) == (1, {})
+        agent.resume()
+        assert await told(agent) == 1
+        await agent.drain()
+        place.clock.advance(HOUR)
+        await settled()
+        assert agent.services.inbox.waiting == []
+
+
+async def test_faulty_row_holds_up_its_own_trigger_alone() -> None:
+    place = house("[{name: a, every: 1h, prompt: look, context: a}, {name: b, every: 1h, prompt: look, context: b}]")
+    async with life(place, StrictLLM("looked")) as agent:
+        await agent.services.records.commit([Save("trigger", "a", b'{"every": "none"}', ANY)])
+        await settled()
+        place.clock.advance(HOUR)
+        assert (await told(agent, "a"), await told(agent, "b")) == (0, 1)
+        place.clock.advance(HOUR)
+        assert await told(agent, "b") == 2
+
+
+async def test_f14_tick_whose_commit_was_taken_for_failed_is_worked_on_in_this_life() -> None:
+    store = Doubtful(lost=True)
+    place = house(store=store, store__on_error="degrade")
+    async with life(place, StrictLLM("looked")) as agent:
+        await settled()
+        place.clock.advance(HOUR - 2)
+        await settled()
+        store.left = 1
+        place.clock.advance(2)
+        for _ in range(20):  # less than the lease lasts
+            await settled()
+            place.clock.advance(0.25)
+        store.mend()
+        for _ in range(60):
+            await settled()
+            place.clock.advance(1)
+        assert await told(agent) == 1
+
+
+async def test_clock_that_is_set_forward_is_noticed_within_a_minute() -> None:
+    """As is a machine that has slept: a sleep of a process goes by another clock."""
+    place = house("[{name: daily, every: 1d, prompt: look}]")
+
+    async with life(place, StrictLLM("looked")) as agent:
+        await settled()
+        place.clock.now += 86_400 - 61  # nobody wakes of it
+        place.clock.advance(61)
+        assert await told(agent) == 1
+
+
+@pytest.mark.parametrize(
+    ("triggers", "fault"),
+    [("[{name: a, every: 10ms, prompt: x}]", "at least 1s"), ("[{name: a, every: 1h}]", "prompt"),
+     ("[{name: a, every: 1h, prompt: x, context: subagent/x}]", "a subagent's conversation")],
+)  # fmt: skip
+def test_triggers_that_make_no_sense_are_refused(triggers: str, fault: str) -> None:
+    with pytest.raises(Exception, match=fault):
+        settings_of(triggers=triggers)
 
 
 def test_triggers_of_one_name_are_refused_and_they_keep_a_store() -> None:
