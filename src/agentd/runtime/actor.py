@@ -14,7 +14,7 @@ from agentkit.agents.loop import End, EndState
 from agentkit.core.contracts.errors import Conflict, Corrupt, Fenced, FormatError, StoreError, TooLarge
 
 from .effects import open_calls, stand_in
-from .inbox import Item, Task
+from .inbox import Draining, Item, Task
 from .services import Services
 from .turns import Turn
 from .waits import Left
@@ -123,6 +123,10 @@ class Actor:
 
     def _end(self) -> None:
         self._task = None
+        for job in self._jobs:  # items stay for the next life, and nobody waits for a command there
+            if isinstance(job, Command) and not job.result.done():
+                job.result.set_exception(Draining("the agent is going down; the command was not run"))
+                job.result.exception()  # some are waited for by nobody
         self.services.residents.release(self.id)
         self.house.idle(self)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agentd.runtime.daemon import Daemon
+from agentd.runtime.inbox import Draining
 from agentd.runtime.principals import Principal
 from agentd.runtime.tools.base import Answer, Invocation, Tool
 from agentd.runtime.waits import NotOpen, Wait
@@ -81,6 +82,16 @@ async def test_commands_come_in_between_while_a_turn_waits_and_what_takes_entrie
         assert (await agent.wait(task_of(wait))).text == "first"
         assert (await agent.wait(behind.task.id)).text == "second"
         assert (await cleared)["version"] == 2
+
+
+async def test_f48_command_behind_a_turn_that_waits_is_refused_by_a_drain() -> None:
+    async with House().life(asking(), people=True) as agent:
+        await asked(agent)
+        clear = asyncio.create_task(agent.command("context.clear", context="c"))
+        await settled()
+        assert await agent.drain(timeout=5)
+        with pytest.raises(Draining, match="the command was not run"):
+            await clear
 
 
 async def test_work_that_is_waited_for_can_be_reported() -> None:
