@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Protocol
 
 from agentkit.agents.loop import End, EndState
 from agentkit.core.contracts.errors import Conflict, Corrupt, Fenced, FormatError, StoreError, TooLarge
 
+from .between import Between, Command
 from .effects import open_calls, stand_in
-from .inbox import Draining, Item, Task
+from .inbox import Item, Task
 from .services import Services
 from .turns import Turn
 from .waits import Left
@@ -24,16 +24,6 @@ STORE_TROUBLE = (StoreError, OSError)
 """What the records raise that failed for good: the context in memory goes back to what is stored."""
 UNREADABLE = (Corrupt, FormatError)
 """What is raised for a context that is damaged, or of a newer release: it is left as it is, and others are served."""
-
-
-@dataclass
-class Command:
-    """Something to do between two turns, and who waits for it. `any_time`: also between two steps of a turn that waits
-    for a person or other work, since that may take days."""
-
-    run: Callable[[Writer], Awaitable[Any]]
-    result: asyncio.Future[Any]
-    any_time: bool = False
 
 
 class House(Protocol):
@@ -77,7 +67,7 @@ class Actor:
         self._writer: Writer | None = None
         self._jobs: deque[Item | Command] = deque()
         self._task: asyncio.Task[None] | None = None
-        self._beside: asyncio.Task[None] | None = None
+        self._between = Between(self._jobs, self._obey, f"beside {id}")
 
     @property
     def waiting(self) -> int:
@@ -96,7 +86,7 @@ class Actor:
             self.services.residents.use(self.id)
             self._task = asyncio.create_task(self._run(), name=f"context {self.id}")
         else:
-            self._serve_beside()
+            self._between.serve(self._writer)
 
     async def stop(self) -> None:
         """End at once, wherever it is: what is durable is taken up in the next life."""
@@ -116,43 +106,14 @@ class Actor:
                 elif not await self._take(job):
                     return
         finally:
-            if (beside := self._beside) is not None:
-                beside.cancel()
-                await asyncio.wait({beside})
+            await self._between.stop()
             self._end()
 
     def _end(self) -> None:
         self._task = None
-        for job in self._jobs:  # items stay for the next life, and nobody waits for a command there
-            if isinstance(job, Command) and not job.result.done():
-                job.result.set_exception(Draining("the agent is going down; the command was not run"))
-                job.result.exception()  # some are waited for by nobody
+        self._between.refuse()
         self.services.residents.release(self.id)
         self.house.idle(self)
-
-    def _serve_beside(self) -> None:
-        """While the turn in hand waits, obey the commands that may come in between."""
-        if self._writer is None or not self._writer.is_at_rest or self._beside is not None:
-            return
-        if any(isinstance(job, Command) and job.any_time for job in self._jobs):
-            self._beside = asyncio.create_task(self._obey_beside(self._writer), name=f"beside {self.id}")
-
-    async def _obey_beside(self, writer: Writer) -> None:
-        try:
-            async with writer.between:
-                while writer.is_at_rest and writer is self._writer:
-                    job = next((one for one in self._jobs if isinstance(one, Command) and one.any_time), None)
-                    if job is None:
-                        return
-                    self._jobs.remove(job)
-                    await self._obey(job)
-        finally:
-            self._beside = None
-
-    async def _alone(self) -> None:
-        """Wait until nothing works on the context beside the turn any more."""
-        if self._beside is not None:
-            await asyncio.wait({self._beside})
 
     async def _obey(self, job: Command) -> None:
         try:
@@ -184,7 +145,7 @@ class Actor:
             self._revert()
             return False
         except Exception as error:
-            await self._alone()
+            await self._between.over()
             self._revert()
             return await self._trouble(error, item)
         self.house.recovered()
@@ -204,10 +165,10 @@ class Actor:
         try:
             child = await self.services.subagents.of_item(item)
             self.turn = turn = Turn(writer, item, self._notes_behind, child)
-            writer.turn, writer.on_rest = turn, self._serve_beside
+            writer.turn, writer.on_rest = turn, partial(self._between.serve, writer)
             self.house.began(turn)
             end = await self._end_of(turn, writer)
-            await self._alone()
+            await self._between.over()
             task = await self._finished(turn, writer, end)
             self._jobs.popleft()
             if task is not None:

@@ -14,7 +14,8 @@ from agentd.context.record import PlanChange
 from agentkit.core.contracts.errors import Corrupt, FormatError
 from agentkit.core.contracts.surrogates import replace_surrogates
 
-from .actor import Actor, Command
+from .actor import Actor
+from .between import Command
 from .inbox import Item, Task
 from .outcomes import outcome_of
 from .services import Services
