@@ -67,7 +67,7 @@ class Agent(Section):
         default=None, description="words that ask for a preflight; default the built-in list"
     )
     max_parallel_turns: AtLeastOne = Field(default=4, description="turns that run at once")
-    wake_on: Words = Field(default=(), description="kinds of notes that start a turn")
+    wake_on: Words = Field(default=(), description="kinds of notes that start a turn, such as run and subagent")
     ask_human_fallback: Literal["fail", "wait", "auto"] = Field(default="fail", description="where nobody can answer")
     approval: Words = Field(default=(), description="tools that a human has to approve")
     conversation_budget: Allowance | None = Field(default=None, description="what one conversation may spend")

@@ -191,6 +191,7 @@ class Actors:
             writes.append(services.inbox.save_task(task))
         await services.records.commit(writes)
         services.inbox.finished(item)
+        services.subagents.finished(item.turn)
         if task is not None:
             self.settled(task)
 

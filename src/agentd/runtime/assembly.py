@@ -143,6 +143,7 @@ async def assemble(
         given_skills=tuple(skills),
     )
     governor.payer = services.subagents.top
+    services.subagents.on_end = services.runs.abandon
     services.prompts.at_work = services.at_work
     return services
 

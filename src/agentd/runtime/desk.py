@@ -72,6 +72,7 @@ class TurnDesk:
                 "degraded": writer.services.is_degraded,
             },
             "servers": writer.services.servers.status(),
+            "at_work": writer.services.at_work(writer.id),
             "context": asdict(status_of(writer.held.state, window.tokens, window.source)),
         }
 

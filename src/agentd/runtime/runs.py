@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -16,11 +16,12 @@ from agentd.config import Settings
 from agentd.context.messages import result_text
 from agentd.context.record import NoteMsg
 from agentd.records import ANY, Records, Remove, Row, Save, Write
-from agentkit.core.contracts.errors import Conflict, Corrupt, FormatError, StoreError
+from agentkit.core.contracts.errors import Conflict, Corrupt, FormatError
 
 from .background import MOST, Run, RunDesk, kept
+from .crew import Crew, Ends, persistently
 from .events import Events
-from .inbox import Inbox, Item
+from .inbox import Inbox
 from .memories import Memories
 from .principals import ROOT_PRINCIPAL, Principal
 from .residents import SUBAGENTS, Residents
@@ -33,16 +34,6 @@ log = logging.getLogger("agentd")
 KIND, WORKING = "run", "running"
 """Kinds of rows: of every run, and of those that have not ended."""
 UNKNOWN = "the process ended in the middle of it: it is not known whether it took effect, and it was not repeated"
-
-
-class Crew(Protocol):
-    """The actors, as far as runs have to know them."""
-
-    def post(self, item: Item) -> None: ...
-
-    def settle_bound(self, kind: str, id: str) -> None: ...
-
-    async def may_retry(self, context: str) -> bool: ...
 
 
 class Runs:
@@ -70,7 +61,8 @@ class Runs:
         self._rows: dict[str, Row] = {}
         self._working: dict[str, Run] = {}
         self._jobs: dict[str, asyncio.Task[None]] = {}
-        self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+        self._ends = Ends()
+        self._giving_up: set[asyncio.Task[Run]] = set()
 
     def serve(self, crew: Crew) -> None:
         """The actors, who take the notes."""
@@ -111,7 +103,7 @@ class Runs:
         run = msgspec.structs.replace(run, started=self._clock(), updated=self._clock())
         self._working[run.id] = run  # its place is taken while it is written down
         try:
-            row = await self._tried(
+            row = await self._write(
                 run.context, [Save(KIND, run.id, msgspec.json.encode(run)), Save(WORKING, run.id, b"{}")]
             )
         finally:
@@ -142,15 +134,7 @@ class Runs:
     async def until_ended(self, id: str) -> Run:
         """A run once it has ended."""
         while (run := await self.find(id)) is not None and not run.ended:
-            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.setdefault(id, []).append(waiting)
-            try:
-                await waiting
-            finally:
-                left = self._waiting[id]
-                left.remove(waiting)
-                if not left:
-                    del self._waiting[id]
+            await self._ends.next(id)
         if run is None:
             raise LookupError(f"there is no run {id!r}")
         return run
@@ -177,8 +161,16 @@ class Runs:
         await self._give_up(run.id)
         return await self._end(run, "canceled", f"{reason}: it is not known how far it came")
 
+    def abandon(self, context: str) -> None:
+        """The subagent of a conversation has ended: nobody reads what its runs bring."""
+        for run in self.of_context(context):
+            job = asyncio.create_task(self.cancel(run, "the subagent that started it has ended"))
+            self._giving_up.add(job)
+            job.add_done_callback(self._giving_up.discard)
+
     async def aclose(self) -> None:
         """End all where they are: the next life says what becomes of them."""
+        await asyncio.gather(*self._giving_up, return_exceptions=True)
         for job in self._jobs.values():
             job.cancel()
         await asyncio.gather(*self._jobs.values(), return_exceptions=True)
@@ -235,39 +227,35 @@ class Runs:
             Save(KIND, run.id, msgspec.json.encode(made), self._rows[run.id]),
             Remove(WORKING, run.id, ANY),
         ]
-        if await self._tried(run.context, writes, NoteMsg(made.note, run.id), wakes=wakes) is None:
+        if await self._write(run.context, writes, NoteMsg(made.note, run.id), wakes=wakes) is None:
             return held  # the next life finds out
         self._working.pop(run.id, None)
         self._rows.pop(run.id, None)
         self._events.emit("run.end", run.context, run.turn, run=run.id, state=made.state)
-        for waiting in self._waiting.get(run.id, ()):
-            if not waiting.done():
-                waiting.set_result(None)
+        self._ends.tell(run.id)
         self._crew.settle_bound(KIND, run.id)
         return made
 
-    async def _tried(
+    async def _write(
         self, context: str, writes: list[Write], note: NoteMsg | None = None, *, wakes: bool = False
     ) -> Row | None:
-        """Write, again and again while the store fails, and return the run's row. None once this life goes down with
-        it."""
-        while True:
+        """Write, whatever it takes, and return the run's row. None once this life goes down with the store."""
+        first = writes[0]
+
+        async def write() -> Row:
             try:
                 if note is None:
                     return (await self._records.commit(writes))[0]
                 item, rows = await self._inbox.accept_note(
                     context, note, ROOT_PRINCIPAL, wakes=wakes, extra=writes, always=True
                 )
-                self._crew.post(item)
-                return next(row for row in rows if row.kind == KIND)
             except Conflict:
                 # Stored by a commit that was taken for failed; the note that came with it is found by the next life.
-                first = writes[0]
                 row = await self._records.get(KIND, first.id)
                 if row is None or not isinstance(first, Save) or row.state != first.state:
                     raise
                 return row
-            except (StoreError, OSError) as error:
-                log.warning("how a run stands could not be written down yet: %s", error)
-                if not await self._crew.may_retry(context):
-                    return None
+            self._crew.post(item)
+            return next(row for row in rows if row.kind == KIND)
+
+        return await persistently(write, self._crew, context)

@@ -8,16 +8,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import msgspec
 
 from agentd.config import Settings
 from agentd.context.record import NoteMsg, TextPart
 from agentd.records import ANY, Records, Row, Save
-from agentkit.core.contracts.errors import Conflict, Corrupt, FormatError, StoreError
+from agentkit.core.contracts.errors import Conflict, Corrupt, FormatError
 
 from .child import Child, fitting
+from .crew import Crew, Ends, persistently
 from .events import Events
 from .inbox import Inbox, Item, Task
 from .principals import ROOT_PRINCIPAL, Principal
@@ -25,24 +26,9 @@ from .residents import SUBAGENTS, Residents
 from .shares import Room, Share, Shares
 from .waits import Left
 
-T = TypeVar("T")
 log = logging.getLogger("agentd")
 KIND = "subagent"
 ORPHANED = "the turn that it worked for has ended"
-
-
-class Crew(Protocol):
-    """The actors, as far as subagents have to know them."""
-
-    def post(self, item: Item) -> None: ...
-
-    async def command(self, context: str, run: Callable[[Any], Awaitable[Any]]) -> Any: ...
-
-    def cancel(self, task: str, reason: str) -> bool: ...
-
-    def settle_bound(self, kind: str, id: str) -> None: ...
-
-    async def may_retry(self, context: str) -> bool: ...
 
 
 class Subagents:
@@ -62,10 +48,12 @@ class Subagents:
         self._clock, self._settings = clock, settings
         self.shares = Shares()
         self._crew: Crew
+        self.on_end: Callable[[str], None] = lambda context: None
+        """Told of the conversation of each that has ended."""
         self._held: dict[str, Child] = {}
         self._rows: dict[str, Row] = {}
         self._room = Room(clock)
-        self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+        self._ends = Ends()
         self._jobs: set[asyncio.Task[None]] = set()
         self._used: dict[str, int] = {}
         """Tokens of turns that have ended, until it is written down whose they were."""
@@ -201,7 +189,7 @@ class Subagents:
                 before = () if held.ended or not held.task else held.work
                 return await self._accepted(held, before, text, message_id)
 
-        made = await self._tried(child.context, write)
+        made = await persistently(write, self._crew, child.context)
         if made is None:
             raise Left("the store failed while a subagent was told something")
         return made
@@ -263,15 +251,7 @@ class Subagents:
                 raise LookupError(f"there is no subagent {id!r}")
             if child.ended:
                 return child
-            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.setdefault(id, []).append(waiting)
-            try:
-                await waiting
-            finally:
-                left = self._waiting[id]
-                left.remove(waiting)
-                if not left:
-                    del self._waiting[id]
+            await self._ends.next(id)
 
     async def aclose(self) -> None:
         """Let what is being written down be written."""
@@ -299,7 +279,7 @@ class Subagents:
                     return await self._accepted(child, (), text, f"subagent:{task.id}:again", again=True)
                 return await self._written(_ended(child, task, value, fault))
 
-        child = await self._tried(self._held[id].context, write)
+        child = await persistently(write, self._crew, self._held[id].context)
         if child is not None and self.is_orphan(child):
             self._leave(child)
 
@@ -328,24 +308,10 @@ class Subagents:
                 self._take(row)
         if child.ended:
             self._events.emit("subagent.end", child.context, child.turn, subagent=child.id, state=child.state)
-            for waiting in self._waiting.get(child.id, ()):
-                if not waiting.done():
-                    waiting.set_result(None)
+            self._ends.tell(child.id)
             self._crew.settle_bound(KIND, child.id)
+            self.on_end(child.own_context)
         return child
-
-    async def _tried(self, context: str, write: Callable[[], Awaitable[T]]) -> T | None:
-        """Write, again and again while the store fails. None once this life goes down with it: the next one finds out
-        what is to be written."""
-        while True:
-            try:
-                return await write()
-            except (Conflict, Corrupt, FormatError):  # no trouble that passes
-                raise
-            except (StoreError, OSError) as error:
-                log.warning("what a subagent does could not be written down yet: %s", error)
-                if not await self._crew.may_retry(context):
-                    return None
 
     def _keep(self, row: Row) -> Child:
         """One that is at work is held; of one that has ended its row is enough, unless its turn is in hand."""

@@ -246,3 +246,20 @@ async def test_state_row_names_who_started_it() -> None:
             task.turn,
             handle,
         )
+
+
+async def test_runs_of_a_subagent_end_with_it() -> None:
+    house = House()
+
+    async def never(call: Any) -> Any:
+        await forever()
+
+    house.hands.do["post"] = never
+    model = script(parent=[run(), "done"], child=[[("run.start", {"tool": "post"})], "left it running"])
+    async with house.life(model) as agent:
+        await agent.ask("do parent", context="c")
+        await agent.until_idle()
+        (id,) = await agent.services.records.ids("run")
+        found = await agent.services.runs.until_ended(id)
+        assert (found.state, "the subagent that started it has ended" in found.text) == ("canceled", True)
+        assert await notes(agent, found.context) != []
