@@ -50,6 +50,7 @@ from agentd.runtime.inbox import Task
 from agentd.runtime.principals import Principal
 
 from .book import Book, behind, page_token
+from .card import extended
 from .faults import NotAllowed, TryLater, told
 from .streams import Place, Streams
 from .wire import NAMES, answer_of, command_of, meant_by, parts_of, task_of
@@ -70,6 +71,8 @@ class Handler(RequestHandler):
         self.book = Book(daemon)
         self.streams = Streams(daemon, self.book)
         self._waiting: Counter[str] = Counter()
+        self.card: AgentCard | None = None
+        """The card that everybody is shown."""
 
     # Messages
 
@@ -253,7 +256,12 @@ class Handler(RequestHandler):
     async def on_get_extended_agent_card(
         self, params: GetExtendedAgentCardRequest, context: ServerCallContext
     ) -> AgentCard:
-        raise UnsupportedOperationError("this agent has no extended card")
+        sender, services = sender_of(context), self._daemon.services
+        if not services.settings.a2a.extended_card or self.card is None:
+            raise UnsupportedOperationError("this agent has no extended card")
+        if sender.role == "anonymous":
+            raise NotAllowed("the extended card is not for anonymous senders")
+        return extended(self.card, services.skills.catalogue.skills, self._daemon.commands(sender))
 
     # Shared
 

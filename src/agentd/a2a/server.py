@@ -55,8 +55,9 @@ class Server:
     def app(self) -> ASGIApp:
         """The ASGI application."""
         settings, contexts = self._daemon.services.settings, Contexts()
+        self.handler.card = card_of(settings, settings.a2a.url or self._named())
         routes = [
-            *create_agent_card_routes(card_of(settings, settings.a2a.url or self._named())),
+            *create_agent_card_routes(self.handler.card),
             *create_jsonrpc_routes(
                 self.handler, "/", context_builder=contexts, enable_v0_3_compat=settings.a2a.compat_0_3
             ),

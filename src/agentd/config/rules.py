@@ -264,7 +264,6 @@ def _later(s: Settings) -> Iterator[tuple[bool, Path, str]]:
     yield s.store.kind == "postgres", ("store", "kind"), "use sqlite or memory"
     yield bool(s.a2a.peers), ("a2a", "peers"), off
     yield s.a2a.push.enabled, ("a2a", "push", "enabled"), "false"
-    yield s.a2a.extended_card, ("a2a", "extended_card"), "false"
     for at, rule in enumerate(s.a2a.principals):
         yield rule.match.san is not None, ("a2a", "principals", at, "match", "san"), "match by bearer or any"
         unproved = s.a2a.listen is not None and rule.match.subject is not None

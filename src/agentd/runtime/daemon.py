@@ -29,6 +29,7 @@ from .assembly import assemble
 from .commands import COMMANDS, prepared
 from .events import Events
 from .inbox import Accepted, Busy, Draining, Task
+from .instance_commands import INSTANCE_COMMANDS
 from .opening import Opened, open_instance
 from .principals import OPERATOR, ROOT_PRINCIPAL, Principal
 from .retention import Janitor
@@ -55,6 +56,7 @@ class Daemon:
         self.halted: str | None = None
         """Why this life ended before its time: the store failed, or its lease was lost."""
         self._over = asyncio.Event()
+        self._leaving = asyncio.Event()
         self._chores: list[asyncio.Task[None]] = []
 
     @classmethod
@@ -198,9 +200,25 @@ class Daemon:
         self.actors.post(item)
 
     async def command(self, op: str, *, context: str = ROOT, principal: Principal = OPERATOR, **arguments: Any) -> Any:
-        """Give a command to a context, between two of its turns: status, context.compact, context.clear ..."""
+        """Give a command to a context, between two of its turns: status, context.compact, context.clear ...; or one to
+        the instance: pause, drain, memory.get ..."""
+        if (own := INSTANCE_COMMANDS.get(op)) is not None:
+            return await own(self, principal, arguments)
         run = await prepared(self.services, op, context, arguments, principal)
         return await self.actors.command(context, run, any_time=COMMANDS[op].any_time)
+
+    def commands(self, principal: Principal) -> list[str]:
+        """The commands that a principal may give."""
+        if principal.role in ("root", "operator"):
+            return sorted([*COMMANDS, *INSTANCE_COMMANDS])
+        mine = {"cancel", "context.list", *(name for name, spec in COMMANDS.items() if spec.owner)}
+        if self.services.settings.a2a.scope == "principal":
+            mine |= {"memory.get", "memory.set", "memory.list", "memory.delete"}
+        return sorted(mine)
+
+    def leave(self) -> None:
+        """Ask whoever runs this daemon to drain and end it (`until_over`)."""
+        self._leaving.set()
 
     def hurry(self) -> None:
         """End now, also a drain that is under way: turns in hand are left where they are, for the next life."""
@@ -304,8 +322,13 @@ class Daemon:
         return changes
 
     async def until_over(self) -> None:
-        """Wait until this life has to end: the store failed, or the lease was lost."""
-        await self._over.wait()
+        """Wait until this life has to end: the store failed, the lease was lost, or it was told to (`leave`)."""
+        waiting = [asyncio.create_task(event.wait()) for event in (self._over, self._leaving)]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waiting:
+                one.cancel()
 
     async def until_idle(self) -> None:
         """Wait until nothing is left to do, background runs included."""

@@ -185,10 +185,11 @@ class Turn:
         for at, entry in enumerate(mine):
             if not isinstance(entry.body, AssistantMsg):
                 continue
-            # Answers of releases that kept no usage: the context's estimate stands for it.
-            usage = usage_of(entry.body) or Usage(self.held.state.est_tokens, entry.est)
-            self.spent.add(usage)
-            step = self.loop.answer(message_of(entry.body), usage)
+            usage = usage_of(entry.body)
+            if usage is not None:
+                self.spent.add(usage)
+            # Where none is on record, the context's estimate stands for it.
+            step = self.loop.answer(message_of(entry.body), usage or Usage(self.held.state.est_tokens, entry.est))
             if isinstance(step, End):
                 return step
             found = [e.body for e in mine[at + 1 :] if isinstance(e.body, ToolMsg) and e.round == entry.round]

@@ -7,6 +7,7 @@ turn appends its task and leaves the prefix, and with it the provider's prompt c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from inspect import isawaitable
@@ -110,11 +111,15 @@ class RequestBuilder:
 
 
 def _line(item: Any) -> str:
-    """`[source] content` of a MemoryItem, a Chunk or a plain text."""
-    if isinstance(item, str):
-        return item
-    source = getattr(item, "source", "")
-    return f"[{source}] {item.text}" if source else str(item.text)
+    """`[source] content` of a MemoryItem, a Chunk or a plain text. Further lines of it are set in, so that no recalled
+    text can begin a line of its own and pass for another item, or for what stands around them."""
+    source = "" if isinstance(item, str) else getattr(item, "source", "")
+    text = item if isinstance(item, str) else str(item.text)
+    return _BREAKS.sub("\n  ", f"[{source}] {text}" if source else text)
+
+
+_BREAKS = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+"""What ends a line, for any reader."""
 
 
 def has_request(messages: Sequence[Message]) -> bool:

@@ -99,7 +99,6 @@ def test_a_rule_is_silent_where_its_key_is_faulty(tmp_path: Path) -> None:
         ),
         ("a2a: {peers: [{name: a, url: 'http://x'}]}", "a2a.peers"),
         ("a2a: {push: {enabled: true}}", "a2a.push.enabled"),
-        ("a2a: {extended_card: true}", "a2a.extended_card"),
         ("a2a: {principals: [{id: a, match: {san: x}, role: user}]}", "a2a.principals[0].match.san"),
         ("interface: {enabled: true}", "interface.enabled"),
         ("observability: {metrics_addr: '127.0.0.1:80'}", "observability.metrics_addr"),
