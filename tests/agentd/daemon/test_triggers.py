@@ -222,6 +222,8 @@ def test_triggers_of_one_name_are_refused_and_they_keep_a_store() -> None:
     assert found.model_copy(update={}).triggers[0].context == "root"
 
 
+ROOT = Path(__file__).parents[3]
+
 LIFE = """
 import asyncio, json, sys
 from agentd.config import load
@@ -253,7 +255,8 @@ def test_f1_killed_around_a_tick_it_is_worked_on_once(tmp_path: Path, point: str
     code.write_text(LIFE)
 
     def lived(now: float, kill: str = "") -> int:
-        environ = {**os.environ, "AGENTD_TEST": "1"} | ({"AGENTD_KILL_AT": kill} if kill else {})
+        paths = f"{ROOT}{os.pathsep}{ROOT / 'src'}"  # the life imports a double of these tests
+        environ = {**os.environ, "PYTHONPATH": paths, "AGENTD_TEST": "1"} | ({"AGENTD_KILL_AT": kill} if kill else {})
         command = [sys.executable, str(code), str(store), str(now)]
         return subprocess.run(command, env=environ, timeout=60, capture_output=True).returncode
 
