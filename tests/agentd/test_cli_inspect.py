@@ -27,7 +27,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """A daemon that runs, on a store with the conversation `c`, which was compacted once. Nothing changes it."""
     folder = tmp_path_factory.mktemp("inspect")
     script = {"rules": [{"when": "look", "turns": LOOKING}, {"when": "say", "text": SAID}]}
-    context = {"keep_last": 2, "min_gain": 0, "model_window": 8_000}
+    context = {"keep_last": 2, "min_gain": 0, "model_window": 12_000}
     file = write_agent(folder, script, store=stored(folder), context=context)
     said = [f"say something of file-{n}.txt" for n in range(1, 7)]
     lines = "".join(f"{line}\n" for line in [*said, "look", "/compact", "say more"])

@@ -61,7 +61,8 @@ async def test_f41_preflight_compaction_and_think_are_in_the_figures() -> None:
         return "word " * 300
 
     house = House(agent__preflight="always", context__model_window=6_000, intelligence__max_output=500,
-                  context__keep_last=2, intelligence__budget__windows="[{per: day, tokens: 100000000}]")  # fmt: skip
+                  context__keep_last=2, intelligence__budget__windows="[{per: day, tokens: 100000000}]",
+                  agent__tools__internal="[think]")  # fmt: skip
     model = StrictLLM(answer=answer)
     model.usage = None
     async with house.life(model) as agent:
@@ -93,7 +94,7 @@ async def test_f41_usage_of_the_calls_beside_the_turn_counts_for_its_task() -> N
 
 async def test_f41_a_call_whose_usage_never_came_is_charged_what_was_set_aside() -> None:
     model = StrictLLM(LLMResult("done", (), Usage(), "stop", "none"))
-    async with House(intelligence__max_output=300).life(model) as agent:
+    async with House(intelligence__max_output=300, agent__tools__internal="[think]").life(model) as agent:
         assert (await agent.ask("go", context="c")).text == "done"
         requests, tokens = spent(agent)["turn"]
         assert requests == 1
