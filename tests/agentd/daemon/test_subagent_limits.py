@@ -12,7 +12,18 @@ from agentd.runtime.principals import Principal
 from agentkit.core.contracts.requests import ChatRequest, LLMResult
 from agentkit.core.contracts.usage import Usage
 from tests.agentd.daemon.doubtful import Doubtful
-from tests.agentd.daemon.house import House, Said, forever, notes, results, settings_of, settled, texts, until
+from tests.agentd.daemon.house import (
+    House,
+    Said,
+    StrictLLM,
+    forever,
+    notes,
+    results,
+    settings_of,
+    settled,
+    texts,
+    until,
+)
 from tests.agentd.daemon.scripts import asked, handle_of, has_results, run, script
 
 pytestmark = pytest.mark.anyio
@@ -263,3 +274,47 @@ async def test_runs_of_a_subagent_end_with_it() -> None:
         found = await agent.services.runs.until_ended(id)
         assert (found.state, "the subagent that started it has ended" in found.text) == ("canceled", True)
         assert await notes(agent, found.context) != []
+
+
+async def test_f4_subagent_whose_turn_had_ended_before_a_crash_ends_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A life that dies between the end of a turn and those of its subagents leaves them to nobody."""
+    house = House()
+
+    async def child(request: ChatRequest) -> str:
+        await forever()
+        return "never"
+
+    model = script(parent=[run(mode="async"), "done"], child=child)
+    async with house.life(model) as agent:
+        monkeypatch.setattr(agent.services.subagents, "kill", lambda child, reason: None)
+        await agent.ask("do parent", context="c")
+        await until(lambda: asked(model.requests[-1]) == "be child" or len(model.requests) == 3)
+        await house.end(agent)
+    later = script(parent=["never"], child=["never"])
+    async with house.life(later) as agent:
+        await agent.until_idle()
+        (handle,) = await agent.services.records.ids("subagent")
+        found = await agent.services.subagents.until_ended(handle)
+        assert (found.state, found.text) == ("canceled", "the turn that it worked for has ended")
+        assert (later.requests, await notes(agent, "c")) == ([], [])
+        assert agent.services.subagents._held == {}
+
+
+async def test_f43_subagents_of_others_are_not_there() -> None:
+    house = House()
+    async with house.life(script(parent=[run(), "done"], child=["well"])) as agent:
+        await agent.ask("do parent", context="mine", principal=ANN)
+        handle = (await results(agent, "mine"))[0].content["handle"]
+    calls: Said = [
+        ("subagent.status", {"handle": handle}), ("subagent.send", {"handle": handle, "text": "x"}),
+        ("subagent.await", {"handle": handle}), ("subagent.kill", {"handle": handle}),
+        ("await", {"any": [handle]}), ("plan.create", {"goal": "g", "items": ["one"]}),
+        ("plan.update", {"item": 1, "bind": {"subagent": handle}}), ("subagent.list", {}),
+    ]  # fmt: skip
+    async with house.life(StrictLLM(calls, "done")) as agent:
+        await agent.ask("do bob", context="other", principal=Principal("bob"))
+        found = await results(agent, "other")
+        assert all("there is no" in str(one.content) for one in found[:5])
+        assert found[-1].content["handles"] == []
+        plan = (await agent.command("plan.get", context="other"))["plan"]
+        assert plan["items"][0]["status"] != "done", "a plan would tell of it"
